@@ -9,34 +9,6 @@
 #include "base/check.h"
 
 namespace nanofsdp::fsdp {
-namespace {
-
-// The place where a parameter lies: its row, and its number there.
-using Home = std::pair<ShardedParameters*, std::size_t>;
-
-// The home of each parameter, by the place of its last draw in the plan.
-std::unordered_map<std::size_t, Home> find_homes(std::span<Unit> units, const nn::DrawPlan& plan) {
-  std::unordered_map<const nn::Parameter*, std::size_t> last;
-  for (std::size_t d = 0; d < plan.size(); ++d) last[plan[d].parameter] = d;
-  std::unordered_map<std::size_t, Home> homes;
-  for (Unit& unit : units) {
-    unit.require_at_rest("initialisation");
-    for (ShardedParameters& row : unit.rows()) {
-      for (std::size_t i = 0; i < row.parameters().size(); ++i) {
-        const auto drawn = last.extract(row.parameters()[i]);
-        NANOFSDP_CHECK(!drawn.empty() || row.has_value(i),
-                       .what = "initialisation of " + row.parameters()[i]->name,
-                       .expected = "a draw", .got = "none in the plan");
-        if (!drawn.empty()) homes[drawn.mapped()] = {&row, i};
-      }
-    }
-  }
-  NANOFSDP_CHECK(last.empty(), .what = "draw of " + last.begin()->first->name,
-                 .expected = "a parameter of some unit", .got = "none has it");
-  return homes;
-}
-
-}  // namespace
 
 nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
   nn::DrawPlan plan;
@@ -60,23 +32,38 @@ nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
 
 void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& plan,
                    Generator& generator) {
-  const auto homes = find_homes(units, plan);
+  std::unordered_map<const nn::Parameter*, std::size_t> last;  // the place of its last draw
+  for (std::size_t d = 0; d < plan.size(); ++d) last[plan[d].parameter] = d;
+  // The place where each parameter lies: its row, and its number there.
+  std::unordered_map<const nn::Parameter*, std::pair<ShardedParameters*, std::size_t>> homes;
+  for (Unit& unit : units) {
+    unit.require_at_rest("initialisation");
+    for (ShardedParameters& row : unit.rows()) {
+      for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+        const nn::Parameter* const p = row.parameters()[i];
+        NANOFSDP_CHECK(last.contains(p) || row.has_value(i), .what = "initialisation of " + p->name,
+                       .expected = "a draw", .got = "none in the plan");
+        homes[p] = {&row, i};
+      }
+    }
+  }
   std::int64_t largest = 0;
-  for (const nn::Draw& draw : plan) largest = std::max(largest, draw.parameter->shape.numel());
+  for (const nn::Draw& draw : plan) {
+    NANOFSDP_CHECK(homes.contains(draw.parameter), .what = "draw of " + draw.parameter->name,
+                   .expected = "a parameter of some unit", .got = "none has it");
+    largest = std::max(largest, draw.parameter->shape.numel());
+  }
   const Buffer scratch(context.ledger, MemoryClass::activations,
                        static_cast<std::size_t>(largest) * size_of(DType::float32));
   //! [draw_and_store]
   for (std::size_t d = 0; d < plan.size(); ++d) {
-    const std::int64_t numel = plan[d].parameter->shape.numel();
-    const auto home = homes.find(d);
-    if (home == homes.end()) {  // a later draw overwrites this one
-      nn::skip(generator, plan[d].init, numel);
-      continue;
-    }
+    const auto& [parameter, init] = plan[d];
+    const std::int64_t numel = parameter->shape.numel();
     const std::span<float> whole = scratch.tensor({numel}).span<float>();
-    nn::draw(generator, plan[d].init, whole);
-    const auto [row, i] = home->second;
-    row->store(i, whole);
+    const bool stays = d == last[parameter];  // no later draw overwrites this one
+    stays ? nn::draw(generator, init, whole) : nn::skip(generator, init, numel);
+    const auto [row, i] = homes[parameter];
+    if (stays) row->store(i, whole);
   }
   //! [draw_and_store]
 }

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/check.h"
+#include "base/fingerprint.h"
 #include "base/transfer.h"
 #include "comm/agreement.h"
 #include "ops/elementwise.h"
@@ -14,6 +15,8 @@ namespace {
 // Returns the options as they apply to this mesh, or refuses them.
 Options settled(Options options, comm::Mesh& mesh) {
   if (mesh.size() == 1) options.strategy = ShardingStrategy::no_shard;
+  NANOFSDP_REFUSE_IF(options.forward_prefetch < 0, "forward_prefetch", "0 units or more",
+                     std::to_string(options.forward_prefetch));
   NANOFSDP_CHECK(mesh.replicas() == 1 || options.sharding().replicates,
                  .what = "strategy " + name_of(options.strategy),
                  .expected = "one shard group of all ranks",
@@ -71,8 +74,19 @@ void ShardedModel::make_units() {
     NANOFSDP_CHECK(compute_dtype(own.precision, context_.device) == computed,
                    .what = "param_dtype of unit " + module.name, .expected = "the model's",
                    .got = "another", .hint = "a GPU computes all units in one dtype");
-    NANOFSDP_REFUSE_IF(own.precision.reduce_dtype == DType::float8_e4m3, "reduce_dtype",
-                       "float32 or bfloat16", "float8_e4m3", "only parameters are sent in 8 bits");
+    const DType sent = own.precision.param_dtype, added = own.precision.reduce_dtype;
+    const auto is_float = [](DType d) { return d == DType::float32 || d == DType::bfloat16; };
+    NANOFSDP_REFUSE_IF(!is_float(added), "reduce_dtype", "float32 or bfloat16",
+                       std::string(nanofsdp::name_of(added)));
+    NANOFSDP_REFUSE_IF(!is_float(sent) && sent != DType::float8_e4m3, "param_dtype",
+                       "float32, bfloat16 or float8_e4m3", std::string(nanofsdp::name_of(sent)));
+    for (const nn::Parameter* p : module.parameters) {
+      NANOFSDP_CHECK(!p->sharded, .what = p->name, .expected = "a parameter of no sharded model",
+                     .got = "one that is sharded", .hint = "a model can be sharded once");
+      NANOFSDP_CHECK(!p->requires_grad || p->dtype == DType::float32,
+                     .what = p->name + ", which trains", .expected = "float32",
+                     .got = std::string(nanofsdp::name_of(p->dtype)));
+    }
   }
   for (WrappedModule& module : wrapped) {
     std::vector<Buffer> received;  // keeps the values until the unit has copied its part
@@ -89,19 +103,26 @@ void ShardedModel::make_units() {
 
 // If ranks began with different seeds, or different values, they would train a mixture of models.
 void ShardedModel::agree_on_values() {
-  if (agreed_ || is_simulated(context_.device)) return;  // a simulated device has no values
-  std::uint64_t replicated = 0, all = 0;
+  if (is_simulated(context_.device)) return;  // a simulated device has no values
+  std::uint64_t replicated = 0, all = static_cast<std::uint64_t>(options_.layout);
   for (const ShardedParameters* row : rows()) {
-    replicated = replicated * 31 + row->fingerprints()[0];
-    all = all * 31 + row->fingerprints()[1];
+    for (std::size_t i = 0; i < row->parameters().size(); ++i) {
+      const nn::Parameter& p = *row->parameters()[i];
+      all = all * 31 + fingerprint(p.name + p.shape.str());
+      std::uint64_t& sum = p.part.ranks > 1 ? all : replicated;
+      sum = sum * 31 + row->fingerprint(i);
+    }
   }
+  all += 31 * replicated;
+  if (agreed_ == all) return;
   const auto require = [this](comm::Communicator& ranks, std::uint64_t values) {
-    comm::require_agreement(ranks, *context_.compute, "the first values of the parameters", values,
-                            "give all ranks one seed, or rank 0's values: sync_module_states");
+    comm::require_agreement(
+        ranks, *context_.compute, "the first values, names or layout of the parameters", values,
+        "give all ranks one model, and one seed or rank 0's values: sync_module_states");
   };
-  require(mesh_.world(), all + 31 * replicated);
+  require(mesh_.world(), all);
   if (mesh_.tensor().size() > 1) require(mesh_.tensor(), replicated);
-  agreed_ = true;
+  agreed_ = all;
 }
 
 ShardedModel::~ShardedModel() {
@@ -173,10 +194,14 @@ void ShardedModel::backward(nn::Tape& tape, Tensor dy, std::optional<bool> last_
 }
 
 void ShardedModel::end_pass(bool backward) {
+  for (Unit& unit : units_) --unit.passes;  // also if a collective fails below
+  // The units in use belong to the pass that computed last, and perhaps that one goes on.
+  if (!backward && last_ != nullptr && last_->knows(end_of_pass_)) return;
+  last_ = nullptr;
   for (Unit* unit : backward_order_) {
     if (!backward) unit->wait_for_reduction();  // the pass is given up
     unit->end_of_use(/*keep=*/backward && keeps_after_backward(*unit) && unit->pending_calls == 0);
-    if (--unit->passes == 0) unit->pending_calls = 0;
+    if (unit->passes == 0) unit->pending_calls = 0;
     if (backward) unit->reduce_gradients(last_micro_step_);
     if (!backward && unit->took_gradients && !options_.accumulates()) unit->drop_gradients();
     unit->has_ended = unit->took_gradients = false;  // also for a pass around this one
@@ -189,6 +214,7 @@ void ShardedModel::end_pass(bool backward) {
 
 void ShardedModel::begin_pass(nn::Tape& tape) {
   tape.dtype = compute_dtype(options_.precision, context_.device);
+  last_ = &tape;
   if (tape.knows(end_of_pass_)) return;
   for (const Unit& unit : units_) {
     if (unit.passes > 0) unit.require_at_rest("a pass on another tape", /*or_under_way=*/true);
@@ -220,8 +246,8 @@ SlotCounts ShardedModel::slot_counts() const {
 
 void ShardedModel::prefetch_in_backward(const Unit& unit, BackwardPrefetch moment) {
   const auto& listed = unit.ahead_in_backward;
-  if (moment != (listed ? BackwardPrefetch::pre : options_.backward_prefetch)) return;
-  if (!options_.sharding().parameters) return;
+  const BackwardPrefetch chosen = listed ? BackwardPrefetch::pre : options_.backward_prefetch;
+  if (moment != chosen || !options_.sharding().parameters) return;
   for (Unit* next : listed.value_or(schedule_.next_in_backward()))
     if (next->unshards_in_backward()) next->prefetch();
 }

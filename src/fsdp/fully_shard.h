@@ -70,7 +70,8 @@ class ShardedModel {
   /// the model may evaluate on another tape, but not while one of the two runs.
   /// @throws Error naming those parameters that never got values, that were frozen when they were
   ///         sharded and are to train now, or whose dtype was changed since
-  /// @throws CommError in the first forward, if ranks were given different values
+  /// @throws CommError in the first forward, or in the first one after new values, if ranks have
+  ///         parameters of different names or layouts, or were given different values
   Tensor forward(nn::Tape& tape, Tensor x) { return model_.forward(tape, x); }
 
   /// Runs the backward of the whole model and ends the pass. Then the reduced gradients can be
@@ -108,7 +109,7 @@ class ShardedModel {
   }
   /// Switch it off if the backward of the unit reads no parameters, as that of an embedding, which
   /// only adds up gradients. Then backward does not gather the unit. If an operator reads the
-  /// parameters all the same, it finds none, and throws.
+  /// parameters all the same, it finds the rank's piece of them. It throws unless the shape fits.
   void set_unshard_in_backward(bool on, const nn::Module* module = nullptr) {
     for (Unit& unit : units(module)) unit.unshard_in_backward = on;
   }
@@ -136,7 +137,9 @@ class ShardedModel {
   /// the optimizer's step (grad_norm.h).
   /// @param max_norm the longest norm that is allowed; 0 or less: any
   /// @returns min(1, max_norm / norm), as float32 [1] on the rank's device
+  /// @throws Error while a forward or a backward of the model runs, and before a backward has ended
   Tensor clip(double max_norm) {
+    for (const Unit& unit : units_) unit.require_at_rest("clip", /*or_under_way=*/true);
     if (!norm_) norm_.emplace(context_, mesh_);
     norm_->compute(units_, max_norm);
     return norm_->coefficient();
@@ -183,8 +186,9 @@ class ShardedModel {
   std::vector<Unit*> backward_order_;
   Schedule schedule_;
   std::shared_ptr<nn::Tape::EndOfPass> end_of_pass_;
+  nn::Tape* last_ = nullptr;  // the tape of the pass that computed last, until a pass ends
   bool last_micro_step_ = true;
-  bool agreed_ = false;  // whether the ranks have compared the first values
+  std::optional<std::uint64_t> agreed_;  // the fingerprint that all ranks had when they compared
 };
 
 /// Says whether a backward is that of the last micro-step, as long as the object lives (PyTorch's

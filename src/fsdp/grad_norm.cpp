@@ -55,9 +55,7 @@ void GradNorm::compute(std::span<Unit> units, double max_norm) {
   comm::Communicator& tensor = mesh_.tensor();
   for (const Unit& unit : units) add_squares(stream, unit.rows()[0], tensor.rank() == 0, mine);
   const comm::Call call{.unit = "gradient norm", .control = true};
-  if (root.at_rest().optimizer) {
-    stream.wait(mesh_.world().all_gather(stream, mine, all, call));
-  }
+  if (root.at_rest().optimizer) stream.wait(mesh_.world().all_gather(stream, mine, all, call));
   if (tensor.size() > 1) {
     rows_.grow(tensor.size() * squares.bytes());
     const Tensor rows = rows_.tensor({tensor.size() * owners}, DType::float64);

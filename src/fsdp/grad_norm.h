@@ -17,7 +17,7 @@ namespace nanofsdp::fsdp {
 /// counts once.
 ///
 /// If every rank has the whole reduced gradient, it computes all of s_0 ... s_W-1 by itself. So
-/// every strategy gets the same bits. All numbers stay on the device.
+/// every strategy gets the same bits from the same gradients. All numbers stay on the device.
 
 /// The norm and the coefficient of one sharded model. ShardedModel::clip() calls it.
 class GradNorm {

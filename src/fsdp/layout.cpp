@@ -12,10 +12,9 @@ namespace nanofsdp::fsdp {
 Layout::Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64_t alignment,
                LayoutKind kind)
     : parameters_(std::move(parameters)), kind_(kind), world_size_(world_size) {
-  NANOFSDP_CHECK(world_size >= 1, .what = "world size", .expected = "at least 1",
-                 .got = std::to_string(world_size));
-  NANOFSDP_CHECK(alignment >= 1, .what = "alignment", .expected = "at least 1 element",
-                 .got = std::to_string(alignment));
+  NANOFSDP_CHECK(world_size >= 1 && alignment >= 1, .what = "world size and alignment",
+                 .expected = "at least 1 rank and 1 element",
+                 .got = std::to_string(world_size) + " and " + std::to_string(alignment));
   const auto behind = [&](Range last, std::int64_t numel) {
     const std::int64_t begin = round_up(last.end, alignment);
     return Range{begin, begin + numel};

@@ -29,7 +29,8 @@ namespace nanofsdp::fsdp {
 struct MixedPrecision {
   /// The dtype in which parameters are gathered: float32, bfloat16 or float8_e4m3.
   DType param_dtype = DType::float32;
-  /// The dtype in which gradients are sent to be added: float32 or bfloat16.
+  /// The dtype in which gradients are sent to be added: float32 or bfloat16. The sums that groups
+  /// of ranks send each other are float32 in any case.
   DType reduce_dtype = DType::float32;
 
   friend bool operator==(const MixedPrecision&, const MixedPrecision&) = default;

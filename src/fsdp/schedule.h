@@ -33,8 +33,7 @@ class Schedule {
 
   /// The unit whose forward ended just before that of the current one, if there is one.
   std::vector<Unit*> next_in_backward() const {
-    if (ended_.empty()) return {};
-    return {ended_.back()};
+    return {ended_.end() - (ended_.empty() ? 0 : 1), ended_.end()};
   }
 
  private:

@@ -9,8 +9,7 @@ ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
     : context_(context), state_names_(std::move(state_names)) {
   for (Unit& unit : units) {
     const ShardedParameters& row = unit.rows().front();
-    UnitState& state = states_.emplace_back();
-    state.unit = &unit;
+    UnitState& state = states_.emplace_back(UnitState{.unit = &unit});
     state.steps.resize(row.parameters().size());
     for (std::size_t s = 0; s < state_names_.size(); ++s)
       state.memory.push_back(context.buffer(MemoryClass::optimizer, row.parameter_shard().numel()));

@@ -27,15 +27,12 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
       rank_(rank),
       shards_(stored_shards),
       trains_(!parameters_.empty() && parameters_[0]->requires_grad),
-      has_value_(parameters_.size()),
+      fingerprints_(parameters_.size()),
       had_gradient_(parameters_.size()) {
-  for (const nn::Parameter* p : parameters_) {
-    NANOFSDP_CHECK(!p->sharded, .what = p->name, .expected = "a parameter of no sharded model",
-                   .got = "one that is sharded", .hint = "a model can be sharded once");
+  for (const nn::Parameter* p : parameters_)
     NANOFSDP_CHECK_SHAPE(p->data.empty() || p->data.shape() == p->shape,
                          .what = "values of " + p->name, .expected = p->shape.str(),
                          .got = p->data.shape().str());
-  }
   const DType dtype = parameters_.empty() ? DType::float32 : parameters_[0]->dtype;
   stored_parameters_ = store_as(MemoryClass::parameter_shards, at_rest.parameters, dtype);
   if (trains()) stored_gradients_ = store_as(MemoryClass::gradient_shards, at_rest.gradients);
@@ -174,9 +171,7 @@ void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            stored.slice(piece.in_shard.begin, piece.in_shard.size()));
   written(/*all=*/false);
-  has_value_[i] = true;
-  std::uint64_t& before = fingerprints_[parameters_[i]->part.ranks > 1];
-  before = fingerprint(whole, before);
+  fingerprints_[i] = nanofsdp::fingerprint(whole);
 }
 
 }  // namespace nanofsdp::fsdp

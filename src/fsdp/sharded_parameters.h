@@ -1,7 +1,7 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -136,14 +136,14 @@ class ShardedParameters {
   void written(bool all = true) {
     ++version_;
     written_ = context_.compute->record();
-    if (all) has_value_.assign(parameters_.size(), true);
+    if (all) fingerprints_.assign(parameters_.size(), 0);
   }
   std::int64_t version() const { return version_; }  ///< how often the parameters were written
   /// Whether parameter `i` has a value. One without elements needs none.
-  bool has_value(std::size_t i) const { return has_value_[i] || layout_.in_whole(i).empty(); }
-  /// Two hashes of the values that store() was given: of replicated parameters, and of parts
-  /// (nn::Parameter::part). They are equal on ranks that were given equal values.
-  const std::array<std::uint64_t, 2>& fingerprints() const { return fingerprints_; }
+  bool has_value(std::size_t i) const { return fingerprints_[i] || layout_.in_whole(i).empty(); }
+  /// The fingerprint of the values that store() was last given for parameter `i`; 0 after
+  /// written(). It is equal on ranks that were given equal values.
+  std::uint64_t fingerprint(std::size_t i) const { return fingerprints_[i].value_or(0); }
 
  private:
   // Parameters, or gradients.
@@ -165,8 +165,7 @@ class ShardedParameters {
   int rank_;
   int shards_;
   bool trains_;
-  std::vector<bool> has_value_;
-  std::array<std::uint64_t, 2> fingerprints_{};
+  std::vector<std::optional<std::uint64_t>> fingerprints_;  // none: there is no value
   Stored stored_parameters_;
   Stored stored_gradients_;  // empty if the row is frozen
   // Whether each parameter has had one on this rank since zero_grad.

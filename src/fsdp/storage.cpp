@@ -194,11 +194,10 @@ void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, Reduction how,
                             const comm::Call& call) {
   const Wire wire = memory_.wire_for(options_.precision.reduce_dtype, options_, row_->layout());
   const comm::ReduceOp op = options_.reduction;
-  if (how.in_group && options_.sharding().optimizer) {
+  if (how.in_group && options_.sharding().optimizer)
     land(stream, reduce_scatter(stream, mesh.reduce(), whole(), wire, op, call));
-  } else if (how.in_group) {
+  else if (how.in_group)
     all_reduce(stream, mesh.reduce(), whole(), wire, op, call);
-  }
   // Groups add up their shards once in a step, when the shard has all micro-steps.
   comm::Communicator& replicas = mesh.replicate();
   const Tensor stored = row_->gradient_storage(), own = row_->gradient_shard();
@@ -215,11 +214,8 @@ void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, Reduction how,
 void WholeGradients::land(Stream& stream, Tensor chunk) {
   if (slot_ == nullptr) return;  // the chunk is a part of the shard already
   const Tensor shard = row_->gradient_storage();
-  if (std::exchange(landed_, true)) {
-    ops::accumulate(stream, {.in = chunk, .out = shard});
-  } else {
-    ops::copy(stream, {.in = chunk, .out = shard});
-  }
+  if (std::exchange(landed_, true)) return ops::accumulate(stream, {.in = chunk, .out = shard});
+  ops::copy(stream, {.in = chunk, .out = shard});
 }
 //! [land]
 

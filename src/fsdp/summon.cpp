@@ -16,7 +16,11 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
     try {
       for (ShardedParameters& row : unit.rows()) {
         const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
-        for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
+        for (const nn::Parameter* parameter : row.parameters()) {
+          // A unit that is kept, or another look inside the last visit, may show other memory.
+          if (!exact) row.show_parameters(whole.tensor({std::int64_t(whole.bytes() / 4)}));
+          visit(*parameter);
+        }
         if (!exact) context_.compute->synchronize();  // until the visitor's work has read it
       }
     } catch (...) {
@@ -27,11 +31,11 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
   }
 }
 
-// Shows whole parameters in float32. Returns the memory that holds them; it is empty if the rank
-// stores whole parameters.
+// Returns memory that begins with the whole parameters in float32. It is empty if the rank stores
+// them.
 Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
   auto* const group = row.at_rest().parameters ? &mesh_.gather() : nullptr;
-  if (group == nullptr && row.dtype() == DType::float32) return row.show_parameters(), Buffer();
+  if (group == nullptr && row.dtype() == DType::float32) return Buffer();
   const Layout& layout = row.layout();
   const std::int64_t whole = layout.whole_numel();
   const std::int64_t travels = options_.copies() ? layout.padded_numel() : 0;
@@ -42,7 +46,6 @@ Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& u
   all_gather(*context_.gather, group, group ? mine : row.parameter_storage(), shown, wire,
              {.unit = unit, .control = true});
   context_.compute->wait(context_.gather->record());
-  row.show_parameters(shown);
   return memory;
 }
 

@@ -23,14 +23,10 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
   std::vector<ShardedParameters> rows;
   const int stored = options.sharding().splits_update ? mesh.replicas() : 1;
   const int replica = mesh.rank() / mesh.shard_size() % stored;
-  for (const auto& [kind, row] : members) {
-    const auto [frozen, dtype] = kind;
-    NANOFSDP_CHECK(frozen || dtype == DType::float32, .what = row[0]->name + ", which trains",
-                   .expected = "float32", .got = std::string(nanofsdp::name_of(dtype)));
+  for (const auto& [kind, row] : members)
     rows.emplace_back(context, row, mesh.gather().rank() * stored + replica,
-                      mesh.shard_size() * stored, options.at_rest(dtype, context.device),
+                      mesh.shard_size() * stored, options.at_rest(kind.second, context.device),
                       options.alignment_on(mesh.replicas() / stored), options.layout, stored);
-  }
   return rows;
 }
 

@@ -50,10 +50,8 @@ struct Wrapper {
 
   void take(nn::Parameter& parameter, const std::string& path, WrappedModule& unit) {
     const auto [known, is_new] = owner.try_emplace(&parameter, unit.forward_index, unit.name);
-    if (is_new) {
-      if (!parameter.sharded) parameter.name = path;
-      return unit.parameters.push_back(&parameter);
-    }
+    if (is_new && !parameter.sharded) parameter.name = path;
+    if (is_new) return unit.parameters.push_back(&parameter);
     NANOFSDP_CHECK(known->second.first == unit.forward_index,
                    .what = "tied parameter " + parameter.name,
                    .expected = "all its uses in one FSDP unit",

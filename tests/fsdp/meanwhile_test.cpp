@@ -135,5 +135,43 @@ TEST(Meanwhile, AnEvaluationChangesNothingWheneverItEnds) {
   });
 }
 
+// An evaluation on another tape begins before a pass, or between its two forwards. It ends between
+// the two backwards, or in a module's backward, and that changes nothing.
+TEST(Meanwhile, AnEvaluationMayEndAnywhereInABackward) {
+  enum class At { never, first, second };
+  for_all_shardings([](const CallerOptions& options) {
+    const auto run = [&](At begins, At ends) {
+      return run_callers(options, [&](Caller& c) {
+        nn::Tape other(c.context);
+        testing::Owned<float> x = testing::random_tensor({2, testing::kCallerWidth}, 3), dx = x;
+        testing::Owned<float> y = testing::random_tensor({3, testing::kCallerWidth}, 4), dy = y;
+        testing::Owned<float> z = testing::random_tensor({1, testing::kCallerWidth}, 9);
+        const auto evaluate = [&] { other.begin(false), c.sharded.forward(other, z); };
+        const auto end = [&](nn::Tape&) {
+          if (ends == At::second) other.end();
+        };
+        c.model.first.hooks.post_backward.add(end);
+        c.sharded.zero_grad();
+        if (begins == At::first) evaluate();
+        c.tape.begin(true);
+        c.sharded.forward(c.tape, x);
+        if (begins == At::second) evaluate();
+        c.sharded.forward(c.tape, y);
+        c.model.backward(c.tape, dy);
+        if (ends == At::first) other.end();
+        c.model.backward(c.tape, dx);
+        c.tape.end_backward();
+        c.step();
+        std::vector<float> all = c.weights();
+        all.push_back(c.norm());
+        return all;
+      });
+    };
+    const auto expected = run(At::never, At::never);
+    for (const At begins : {At::first, At::second})
+      for (const At ends : {At::first, At::second}) EXPECT_EQ(run(begins, ends), expected);
+  });
+}
+
 }  // namespace
 }  // namespace nanofsdp::fsdp::meanwhile_test
