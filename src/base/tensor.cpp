@@ -29,8 +29,10 @@ std::int64_t Shape::numel() const {
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
 
 Shape Shape::with(int i, std::int64_t n) const {
+  NANOFSDP_CHECK_SHAPE(i >= 0 && i < std::ssize(dims_), .what = "dimension of " + str(),
+                       .expected = "one from 0 to 3", .got = std::to_string(i));
   Shape shape = *this;
-  shape.dims_.at(static_cast<std::size_t>(i)) = n;
+  shape.dims_[static_cast<std::size_t>(i)] = n;
   shape.rank_ = std::max(rank_, i + 1);
   return shape;
 }

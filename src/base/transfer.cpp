@@ -14,9 +14,8 @@ namespace nanofsdp {
 
 void convert(const Tensor& in, const Tensor& out) {
   if (in.dtype() == out.dtype()) return void(std::memcpy(out.raw(), in.raw(), in.bytes()));
-  if (in.dtype() == DType::bfloat16) {
+  if (in.dtype() == DType::bfloat16)
     return void(std::ranges::transform(in.span<bfloat16>(), out.f32(), to_float32));
-  }
   const std::span<const float> all = in.span<float>();
   bfloat16* const to = out.data<bfloat16>();
   constexpr std::size_t kBlock = 512, kAhead = 4 * kBlock, kLine = 16;

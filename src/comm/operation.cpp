@@ -12,9 +12,8 @@ namespace {
 std::string line_of(int rank, const History& history) {
   std::string text = fmt::format("\n  rank {}:", rank);
   const char* link = history[0].sequence > 1 ? " ... > " : " ";
-  for (const Operation& operation : history) {
+  for (const Operation& operation : history)
     if (operation.sequence > 0) text += std::exchange(link, " > ") + describe(operation);
-  }
   return text;
 }
 

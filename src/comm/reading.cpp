@@ -181,9 +181,8 @@ class ReadingGroup final : public Group {
     const auto time = peers_.run->link.time_for(chunks * bytes);
     if (stream.device() != Device::cpu) return stream.hold(time);
     const auto arrival = met_at + std::chrono::duration_cast<Clock::duration>(time);
-    while (Clock::now() < arrival && (count_ & kFailed) == 0) {
+    while (Clock::now() < arrival && (count_ & kFailed) == 0)
       std::this_thread::sleep_until(std::min(arrival, Clock::now() + 50ms));
-    }
   }
 
   // Counts this rank, and waits until all ranks have come as often.

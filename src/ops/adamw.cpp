@@ -29,9 +29,12 @@ void adamw(Stream& stream, const AdamW& a) {
   require.numel("adamw: m", a.m, n);
   require.numel("adamw: v", a.v, n);
   if (!a.grad_scale.empty()) require("adamw: grad_scale", a.grad_scale, {1});
-  NANOFSDP_CHECK(a.step >= 1 && std::min(a.beta1, a.beta2) >= 0 && std::max(a.beta1, a.beta2) < 1,
+  NANOFSDP_CHECK(a.step >= 1 && a.beta1 >= 0 && a.beta1 < 1 && a.beta2 >= 0 && a.beta2 < 1,
                  .what = "adamw: step and betas", .expected = "at least 1, and in [0, 1)",
                  .got = fmt::format("{}, {} and {}", a.step, a.beta1, a.beta2));
+  NANOFSDP_CHECK(a.lr >= 0 && a.eps >= 0 && a.weight_decay >= 0, .what = "adamw: lr, eps and decay",
+                 .expected = "0 or more",
+                 .got = fmt::format("{}, {} and {}", a.lr, a.eps, a.weight_decay));
   enqueue(stream, a, [&stream, a, n] {
     const AdamWConstants constants(a);
     const float grad_scale = a.grad_scale.empty() ? 1.0f : *a.grad_scale.f32();

@@ -65,7 +65,8 @@ inline Cost cost(const AdamW& a) {
 }
 
 /// Enqueues the operator on `stream`.
-/// @throws ShapeError naming the operand that does not fit
+/// @throws ShapeError naming the operand that does not fit; Error for a step below 1, betas outside
+///   [0, 1), and a learning rate, eps or decay below 0
 void adamw(Stream& stream, const AdamW& a);
 
 }  // namespace nanofsdp::ops

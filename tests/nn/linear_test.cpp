@@ -24,7 +24,7 @@ TEST(Linear, RefusesAScalar) {
   tape.begin(true);
   Linear linear({.in = 1, .out = 1, .bias = false});
   float scalar = 1.0f;
-  EXPECT_THROW(linear.forward(tape, Tensor(&scalar, Shape())), std::out_of_range);
+  EXPECT_THROW(linear.forward(tape, Tensor(&scalar, Shape())), ShapeError);
 }
 
 TEST(Linear, StartsAsGpt2Does) {

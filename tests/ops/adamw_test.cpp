@@ -254,6 +254,14 @@ TEST(AdamW, AnErrorNamesTheOperand) {
   refused(1, 0.9, 1);
   refused(1, -0.1, 0.99);
   refused(1, 0.9, -0.1);
+  for (double AdamW::*number : {&AdamW::lr, &AdamW::eps, &AdamW::weight_decay}) {
+    for (const double value : {-1.0, std::nan("")}) {
+      AdamW a = o.step(1);
+      a.*number = value;
+      expect_error<Error>([&] { adamw(*stream_of(1), a); },
+                          "lr, eps and decay: expected 0 or more");
+    }
+  }
 }
 
 }  // namespace
