@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "gpt/gpt.h"
+#include "plan/simulated.h"
 #include "plan/transformer.h"
 #include "support/closed_formula.h"
 #include "support/layouts.h"
@@ -41,6 +42,17 @@ TEST(Models, HaveTheParametersThatTheyAreKnownFor) {
     Outline model(transformer(shape, {}));
     if (!known.contains(shape.name)) continue;
     EXPECT_EQ(numel_of(model), known.at(shape.name)) << shape.name;
+  }
+}
+
+TEST(Outline, OfALayerWithoutAnOutputReturnsItsInput) {
+  for (const std::int64_t width : {0, 5}) {
+    SimulatedRank context(0, 1, 1, Device::simulated_cpu);
+    nn::Tape tape(context);
+    Outline layer({.width = width});
+    tape.begin(/*training=*/false);
+    const Tensor x = tape.allocate({1, 2, 3});
+    EXPECT_EQ(layer.forward(tape, x).shape(), Shape({1, 2, width == 0 ? 3 : width}));
   }
 }
 
