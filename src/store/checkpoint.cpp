@@ -137,6 +137,7 @@ std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::Sharde
       static_cast<std::size_t>(model.rows()[0]->layout().world_size() * mesh.tensor().size());
   const fs::path directory = unfinished(out_dir);
   require_names(model, optimizer.state_names());
+  const std::vector<StateSlice> slices = own_slices(model, optimizer);  // all ranks throw, or none
   for (const fsdp::Unit& unit : model.units()) unit.require_initialised();
   context.compute->synchronize();
   together(model, kSaves, [&](FileRecord&) { rank == 0 ? make_room(out_dir) : void(); });
@@ -148,8 +149,7 @@ std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::Sharde
   //! [write]
   auto records = together(model, kSaves, [&](FileRecord& mine) {
     if (rank >= files) return;
-    mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute,
-                           own_slices(model, optimizer));
+    mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute, slices);
   });
   records.resize(files);  // replicas have written nothing
   together(model, kSaves, [&](FileRecord&) {
@@ -186,12 +186,12 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
     together(model, kLoads, [&](FileRecord&) {
       read_rank_files(directory, files, *context.compute, infos_of(model), slices,
                       manifest.optimizer_steps, writes);
+      if (writes) finish_loading(model.units(), optimizer, manifest.optimizer_steps);
       NANOFSDP_REFUSE_IF(read_manifest(out_dir).fingerprint != manifest.fingerprint,
                          .what = "checkpoint '" + directory.string() + "'",
                          .got = "another one, which a run has saved meanwhile",
                          .hint = "start again");
     });  // no rank trains before all have loaded
-  finish_loading(model.units(), optimizer, manifest.optimizer_steps);
   return manifest.metadata;
 }
 

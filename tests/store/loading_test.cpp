@@ -104,16 +104,18 @@ TEST(Loading, OfACheckpointThatLacksMomentsChangesNothing) {
 
 // The state of an optimizer lies behind that of the parameters, unit by unit.
 TEST(Loading, IsRefusedWithAnOptimizerOfOtherUnits) {
-  const testing::TemporaryDirectory directory;
-  testing::run_callers({}, [&](Caller& c) {
-    for (const std::size_t first : {0, 1}) {
-      fsdp::AdamW part(c.context, c.sharded.units().subspan(first, 2 - first), {});
-      const auto save = [&] { save_checkpoint(directory.file(""), c.sharded, part); };
-      const auto load = [&] { load_checkpoint(directory.file(""), c.sharded, part); };
-      testing::expect_error<Error>(save, "an optimizer of all units");
-      save_checkpoint(directory.file(""), c.sharded, c.optimizer);
-      testing::expect_error<Error>(load, "an optimizer of all units");
-    }
+  testing::for_all_shardings([](const CallerOptions& options) {
+    const testing::TemporaryDirectory directory;
+    testing::run_callers(options, [&](Caller& c) {
+      for (const std::size_t first : {0, 1}) {
+        fsdp::AdamW part(c.context, c.sharded.units().subspan(first, 2 - first), {});
+        const auto save = [&] { save_checkpoint(directory.file(""), c.sharded, part); };
+        const auto load = [&] { load_checkpoint(directory.file(""), c.sharded, part); };
+        testing::expect_error<Error>(save, "an optimizer of all units");
+        save_checkpoint(directory.file(""), c.sharded, c.optimizer);
+        testing::expect_error<Error>(load, "an optimizer of all units");
+      }
+    });
   });
 }
 
