@@ -214,14 +214,13 @@ void ShardedModel::end_pass(bool backward) {
 
 void ShardedModel::begin_pass(nn::Tape& tape) {
   tape.dtype = compute_dtype(options_.precision, context_.device);
-  last_ = &tape;
-  if (tape.knows(end_of_pass_)) return;
+  if (tape.knows(end_of_pass_)) return void(last_ = &tape);
   for (const Unit& unit : units_) {
     if (unit.passes > 0) unit.require_at_rest("a pass on another tape", /*or_under_way=*/true);
     for (const ShardedParameters& row : unit.rows()) row.require_unchanged();
   }
   agree_on_values();
-  tape.at_end(end_of_pass_);
+  tape.at_end(end_of_pass_), last_ = &tape;
   schedule_.begin();
   if (whole_parameters_.units) whole_parameters_.units->plan(slot_counts().parameters);
   for (Unit& unit : units_) {

@@ -70,8 +70,8 @@ class ShardedModel {
   /// the model may evaluate on another tape, but not while one of the two runs.
   /// @throws Error naming those parameters that never got values, that were frozen when they were
   ///         sharded and are to train now, or whose dtype was changed since
-  /// @throws CommError in the first forward, or in the first one after new values, if ranks have
-  ///         parameters of different names or layouts, or were given different values
+  /// @throws CommError in the first forward, or in the first one after all ranks were given new
+  ///         values, if parameters have other names, layouts or values on other ranks
   Tensor forward(nn::Tape& tape, Tensor x) { return model_.forward(tape, x); }
 
   /// Runs the backward of the whole model and ends the pass. Then the reduced gradients can be
@@ -137,7 +137,7 @@ class ShardedModel {
   /// the optimizer's step (grad_norm.h).
   /// @param max_norm the longest norm that is allowed; 0 or less: any
   /// @returns min(1, max_norm / norm), as float32 [1] on the rank's device
-  /// @throws Error while a forward or a backward of the model runs, and before a backward has ended
+  /// @throws Error while a forward or a backward of the model runs, or gradients are being reduced
   Tensor clip(double max_norm) {
     for (const Unit& unit : units_) unit.require_at_rest("clip", /*or_under_way=*/true);
     if (!norm_) norm_.emplace(context_, mesh_);

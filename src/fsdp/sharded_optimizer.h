@@ -58,7 +58,7 @@ class ShardedOptimizer {
   /// element of the parameter.
   std::span<std::int64_t> parameter_steps(std::size_t i) { return states_[i].steps; }
 
-  /// Its unit `i`, in their order; null behind the last one.
+  /// Returns unit `i` of those that it was made for; null behind the last one.
   const Unit* unit(std::size_t i) const { return i < states_.size() ? states_[i].unit : nullptr; }
 
   /// The names of the tensors that it remembers. A checkpoint has the tensor of a parameter under

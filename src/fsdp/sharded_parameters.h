@@ -61,7 +61,7 @@ class ShardedParameters {
   ///        reads is sharded, or nothing
   /// @param stored_shards how many neighbouring shards the rank stores of memory that is sharded:
   ///        1, or one for each replica
-  /// @throws Error if one of the parameters is sharded already, or has values of another shape
+  /// @throws ShapeError if one of the parameters has values of another shape
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                     int world_size, const Sharding& at_rest, std::int64_t alignment,
                     LayoutKind kind = LayoutKind::flat, int stored_shards = 1);
@@ -141,8 +141,8 @@ class ShardedParameters {
   std::int64_t version() const { return version_; }  ///< how often the parameters were written
   /// Whether parameter `i` has a value. One without elements needs none.
   bool has_value(std::size_t i) const { return fingerprints_[i] || layout_.in_whole(i).empty(); }
-  /// The fingerprint of the values that store() was last given for parameter `i`; 0 after
-  /// written(). It is equal on ranks that were given equal values.
+  /// The fingerprint of the values that store() was last given for parameter `i`; 0 if all
+  /// parameters were written since. It is equal on ranks that were given equal values.
   std::uint64_t fingerprint(std::size_t i) const { return fingerprints_[i].value_or(0); }
 
  private:

@@ -115,7 +115,8 @@ class Tape {
 
   /// Starts a forward pass. The pass before must have ended. In training, activations are saved and
   /// dropout is on. Its masks are those of no other pass, on this rank or on any other.
-  /// @throws Error if the pass before was a training and has not ended, or a module still runs
+  /// @throws Error if the pass before has not ended and saved activations, or trained a sharded
+  ///         model, or if a module still runs
   void begin(bool training) { begin(training, {seed_, context_.passes++, context_.rank}); }
   /// The same, but the key decides the masks of dropout: two passes with equal keys drop the same
   /// elements. A key names the micro-step and the rows that the pass computes.

@@ -135,6 +135,25 @@ TEST(Meanwhile, AnEvaluationChangesNothingWheneverItEnds) {
   });
 }
 
+// A pass that is refused inside another one leaves nothing behind, though its tape is gone.
+TEST(Meanwhile, ARefusedPassMayLoseItsTape) {
+  for_all_shardings([](const CallerOptions& options) {
+    run_callers(options, [&](Caller& c) {
+      c.model.first.hooks.post_forward.add([&](nn::Tape& tape) {
+        if (&tape == &c.tape) c.evaluate_on_another_tape();
+      });
+      testing::Owned<float> x = testing::random_tensor({2, testing::kCallerWidth}, 3);
+      c.tape.begin(true);
+      testing::expect_error<Error>([&] { c.sharded.forward(c.tape, x); }, "a pass on another tape");
+      c.tape.end();
+      c.model.first.hooks.post_forward = {};
+      c.sharded.zero_grad();
+      c.pass();
+      c.step();
+    });
+  });
+}
+
 // An evaluation on another tape begins before a pass, or between its two forwards. It ends between
 // the two backwards, or in a module's backward, and that changes nothing.
 TEST(Meanwhile, AnEvaluationMayEndAnywhereInABackward) {
