@@ -115,7 +115,7 @@ class CudaStream final : public Stream {
 
   void synchronize() override {
     for (; !awaited_.empty(); awaited_.pop_front()) awaited_.front().synchronize();
-    check(cudaStreamSynchronize(native()), "work on a stream");
+    check(cudaStreamSynchronize(native()), "work on a stream"), last_ = {};
   }
 
   void follow(const std::shared_ptr<LateEvent>& event) {

@@ -68,9 +68,8 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
       note(o.notes, name, line.value(name), "the checkpoint has " + said(name));
     line.set(name, said(name), place);
   }
-  for (const char* name : {"dataset", "batch_size", "eval_iters", "seed"}) {
+  for (const char* name : {"dataset", "batch_size", "eval_iters", "seed"})
     if (o.eval_only && line.is_default(name)) line.set(name, said(name), place);
-  }
   if (saved.alphabet.empty()) o.vocab_size = saved.vocab_size;
   o.pieces = saved.pieces;
   if (o.pretrained.empty()) return;
@@ -81,9 +80,8 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
 /// A pretrained model has the sizes in its files, and other sizes would mean another model. Only
 /// the context may be cropped, as in nanoGPT's crop_block_size.
 void take_sizes(TrainOptions& o, CommandLine& line) {
-  for (const char* name : {"n_layer", "n_head", "n_embd", "bias"}) {
+  for (const char* name : {"n_layer", "n_head", "n_embd", "bias"})
     require(!line.given(name), name, "nothing: the files of --init_from say it", "a value");
-  }
   const train::WeightsInfo info = train::read_model_info(o.pretrained);
   const gpt::GPTConfig& config = info.config;
   if (o.eval_only) line.set_default("block_size", fmt::to_string(config.block_size));

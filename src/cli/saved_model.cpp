@@ -108,9 +108,11 @@ void write_shards(Context& context, std::unique_ptr<comm::Communicator> world,
   gpt::GPT model(info.config);
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
   train::load_model(o.directory(), sharded);
-  NANOFSDP_REFUSE_IF(metadata != train::metadata_of(train::read_model_info(o.directory())),
-                     .what = "weights in '" + o.directory() + "'",
-                     .got = "others, which a run has saved meanwhile", .hint = "start again");
+  store::together(sharded, "reads weights", [&](store::FileRecord&) {
+    NANOFSDP_REFUSE_IF(metadata != train::metadata_of(train::read_model_info(o.directory())),
+                       .what = "weights in '" + o.directory() + "'",
+                       .got = "others, which a run has saved meanwhile", .hint = "start again");
+  });
   store::save_sharded_weights(o.to, sharded, metadata, o.dtype);
   const std::string text = fmt::format("saved weights in {} files: {}\n", mesh.size(), o.to);
   if (context.rank == 0) print_alone(mesh.world(), text);

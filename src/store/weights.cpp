@@ -216,7 +216,7 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
       fmt::format("shard-{:05}-model-00001-of-00001.safetensors", rank_of(mesh) + 1);
   together(model, kWrites, [&](FileRecord&) {
     if (rank_of(mesh) > 0) return;
-    std::filesystem::create_directories(directory);
+    if (!directory.empty()) std::filesystem::create_directories(directory);
     require_no_weights(directory);
   });
   std::optional<SafetensorsWriter> writer;

@@ -53,7 +53,7 @@ void Trainer::resume() {
                      .expected = fmt::format("at most --max_iters={}", options_.max_iters),
                      .got = fmt::format("iteration {}", state.iteration),
                      .hint = "give a larger --max_iters to train on");
-  // If another run has saved since, these are the words of the values that were loaded.
+  // Another run may have saved meanwhile. This is the state that belongs to the loaded values.
   state = run_state_of(store::load_checkpoint(options_.out_dir, sharded_, optimizer_),
                        options_.out_dir);
   generator_.set_state(state.generator);
