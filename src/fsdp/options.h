@@ -32,8 +32,8 @@ struct Options {
   /// Alignment of parameters in a row, in elements: 4 of float32 are 16 bytes. In bfloat16 a GPU
   /// multiplies faster with 8.
   std::int64_t alignment = 4;
-  bool poison = false;         ///< fill the memory of discarded parameters with NaN
-  bool pool = true;            ///< if false, every unit has a slot of its own
+  bool poison = false;  ///< fill the memory of discarded parameters with NaN
+  bool pool = true;     ///< if false, every unit has a slot of its own
   /// Send rank 0's values to all ranks, whose parameters may have no values. Collective.
   bool sync_module_states = false;
   WrapPolicy wrap_policy{};  ///< decides which modules become units

@@ -54,8 +54,8 @@ class ShardedOptimizer {
   std::int64_t steps() const { return steps_; }  ///< how many steps it has made
   /// Sets the count of steps. The counts of the parameters are set by parameter_steps().
   void set_steps(std::int64_t steps) { steps_ = steps; }
-  /// How many steps each parameter of unit `i` has made, of those that train; 0 if this rank owns no
-  /// element of the parameter.
+  /// How many steps each parameter of unit `i` has made, of those that train; 0 if this rank owns
+  /// no element of the parameter.
   std::span<std::int64_t> parameter_steps(std::size_t i) { return states_[i].steps; }
 
   /// Returns unit `i` of those that it was made for; null behind the last one.
