@@ -65,10 +65,8 @@ void matmul(Stream& stream, const MatmulBackward& a) {
 
   enqueue(stream, a, [&stream, a, N, M] {
     const Matrix dy = matrix(a.dy);
-    if (!a.dx.empty())
-      gemm(stream, Form::nn, dy, matrix(a.weight), matrix(a.dx), Write::assign);
-    if (!a.dweight.empty())
-      gemm(stream, Form::tn, dy, matrix(a.x), matrix(a.dweight), Write::add);
+    if (!a.dx.empty()) gemm(stream, Form::nn, dy, matrix(a.weight), matrix(a.dx), Write::assign);
+    if (!a.dweight.empty()) gemm(stream, Form::tn, dy, matrix(a.x), matrix(a.dweight), Write::add);
     if (!a.dbias.empty()) {
       float* dbias = a.dbias.f32();
       // The threads share the features, so each sum adds the rows in order.

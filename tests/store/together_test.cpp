@@ -130,9 +130,7 @@ TEST_P(Together, WhatFailsOnOneRankFailsOnAll) {
       const std::string file = "rank_" + std::to_string(full) + "_of_3.safetensors";
       EXPECT_TRUE(one_line_with(usage_error([&] { save(t, o, 2); }),
                                 {"cannot write", file.c_str(), "File too large"}));
-      const std::string weights = usage_error([&] {
-        save_weights(o, t.sharded, {{"n", "2"}});
-      });
+      const std::string weights = usage_error([&] { save_weights(o, t.sharded, {{"n", "2"}}); });
       EXPECT_TRUE(one_line_with(weights, {full == 0 ? "File too large" : "no error"}));
       EXPECT_TRUE(one_line_with(
           usage_error([&] { save_sharded_weights(directory.file("s"), t.sharded, {}); }),

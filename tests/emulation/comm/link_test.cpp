@@ -21,14 +21,13 @@ using namespace std::chrono_literals;
 // Each reads the others' memory, which a kernel on another GPU cannot.
 TEST(GpuLink, RanksThatAreThreadsShareTheFirstOfSeveralGpus) {
   emulation::gpus = 2;
-  comm::launch_threads(
-      3, 1,
-      [](Context& context, const std::unique_ptr<comm::Communicator>&) {
-        int device = -1;
-        EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
-        EXPECT_EQ(device, 0) << context.rank;
-      },
-      {.device = Device::cuda});
+  comm::launch_threads(3, 1,
+                       [](Context& context, const std::unique_ptr<comm::Communicator>&) {
+                         int device = -1;
+                         EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+                         EXPECT_EQ(device, 0) << context.rank;
+                       },
+                       {.device = Device::cuda});
   emulation::gpus = 1;
 }
 
