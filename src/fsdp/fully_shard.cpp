@@ -4,7 +4,6 @@
 #include <exception>
 
 #include "base/check.h"
-#include "base/fingerprint.h"
 #include "base/transfer.h"
 #include "comm/agreement.h"
 #include "ops/elementwise.h"
@@ -108,7 +107,6 @@ void ShardedModel::agree_on_values() {
   for (const ShardedParameters* row : rows()) {
     for (std::size_t i = 0; i < row->parameters().size(); ++i) {
       const nn::Parameter& p = *row->parameters()[i];
-      all = all * 31 + fingerprint(p.name + p.shape.str());
       std::uint64_t& sum = p.part.ranks > 1 ? all : replicated;
       sum = sum * 31 + row->fingerprint(i);
     }

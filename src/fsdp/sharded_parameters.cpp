@@ -171,7 +171,8 @@ void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            stored.slice(piece.in_shard.begin, piece.in_shard.size()));
   written(/*all=*/false);
-  fingerprints_[i] = nanofsdp::fingerprint(whole);
+  const std::string who = parameters_[i]->name + given.shape().str();
+  fingerprints_[i] = nanofsdp::fingerprint(whole, nanofsdp::fingerprint(who));
 }
 
 }  // namespace nanofsdp::fsdp

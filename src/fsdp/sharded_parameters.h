@@ -141,8 +141,9 @@ class ShardedParameters {
   std::int64_t version() const { return version_; }  ///< how often the parameters were written
   /// Whether parameter `i` has a value. One without elements needs none.
   bool has_value(std::size_t i) const { return fingerprints_[i] || layout_.in_whole(i).empty(); }
-  /// The fingerprint of the values that store() was last given for parameter `i`; 0 if all
-  /// parameters were written since. It is equal on ranks that were given equal values.
+  /// The fingerprint of the name and the shape of parameter `i`, and of the values that store() was
+  /// last given for it; 0 if all parameters were written since. It is equal on ranks that were
+  /// given equal values.
   std::uint64_t fingerprint(std::size_t i) const { return fingerprints_[i].value_or(0); }
 
  private:

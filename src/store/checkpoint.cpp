@@ -182,7 +182,7 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
       verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
     }
   });  // now every rank knows that all files are good, before it uses one
-  for (const bool writes : {false, true})  // no rank writes before all know that they will find all
+  for (const bool writes : {false, true})  // no rank writes before all have found all
     together(model, kLoads, [&](FileRecord&) {
       read_rank_files(directory, files, *context.compute, infos_of(model), slices,
                       manifest.optimizer_steps, writes);
