@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -35,8 +36,7 @@ bool same(const std::string& a, const std::string& b) {
 // replaced.
 std::string obstacle(const fs::path& path, const std::string& begin) {
   std::error_code ignored;
-  const fs::path whole = fs::absolute(path);
-  fs::path there = whole;
+  fs::path whole = fs::absolute(path), there = whole;
   for (; !fs::exists(there, ignored); there = there.parent_path())
     if (there.filename().native().size() > NAME_MAX) return std::strerror(ENAMETOOLONG);
   if (fs::is_directory(there) != (there != whole)) return there == whole ? "a directory" : "a file";
@@ -51,9 +51,7 @@ std::string obstacle(const fs::path& path, const std::string& begin) {
 }  // namespace
 
 void require_outputs(const TrainOptions& o) {
-  const auto in_out_dir = [&](const std::filesystem::path& path) {
-    return o.out_dir.empty() ? "" : path.string();
-  };
+  const auto in_out_dir = [&](const fs::path& p) { return o.out_dir.empty() ? "" : p.string(); };
   const std::tuple<std::string, std::string, std::string> files[] = {
       {"--text", o.text, ""},
       {"--reference", o.reference, ""},
@@ -92,6 +90,8 @@ void print_alone(comm::Communicator& world, const std::string& text) {
 
 void flush_stdout() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  // Gloo ignores this signal. But a reader that has ended, as `head` does, is no error.
+  if (errno == EPIPE) std::signal(SIGPIPE, SIG_DFL), std::raise(SIGPIPE);
   NANOFSDP_REFUSE(.what = "cannot write to standard output", .got = std::strerror(errno));
 }
 

@@ -130,6 +130,7 @@ class Communicator {
   ///     }
   ///     world.barrier(stream);
   /// @param at what the rank does, for people: the words after "rank 0"
+  /// @returns an object that must not outlive this communicator
   [[nodiscard]] std::shared_ptr<void> busy(const std::string& at);
 
   /// Says that this rank begins to work alone (1), or that it ends (-1). busy() calls it. Does

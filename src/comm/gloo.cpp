@@ -158,8 +158,7 @@ std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
   GroupSpec all{.rank = context.rank,
                 .members = std::vector<int>(static_cast<std::size_t>(context.world_size))};
   std::iota(all.members.begin(), all.members.end(), 0);
-  const std::string why_not =
-      options.transport == Transport::gloo ? "as asked" : share_memory(*run, all.members);
+  const std::string why_not = share_memory(*run, all.members, options.transport != Transport::gloo);
   context.shared = run->memory;
   if (why_not.empty()) {
     context.transport = "shared memory";

@@ -59,10 +59,11 @@ CommError ProcessState::setup_error(const std::string& complaint) {
   return comm::setup_error(store.rank(), cause, CommError::Kind::aborted);
 }
 
-std::string share_memory(ProcessState& run, std::vector<int> ranks) {
-  const std::string space = process_space();
+std::string share_memory(ProcessState& run, std::vector<int> ranks, bool wanted) {
+  const std::string space = wanted ? process_space() : "";
   const std::vector<std::string> spaces = run.gather("memory/space", space, ranks);
-  std::erase_if(ranks, [&](int rank) { return spaces[rank] != space || space.empty(); });
+  if (space.empty()) return wanted ? "the system does not tell which ranks are here" : "as asked";
+  std::erase_if(ranks, [&](int rank) { return spaces[rank] != space; });
   if (ranks.size() < 2) return "no other rank on this machine";
   const int mine = run.store.rank(), parts = static_cast<int>(ranks.size());
   const int file = open_common_file(run, ranks);

@@ -205,11 +205,6 @@ class Children {
   std::optional<Clock::time_point> kill_at_;  // is set when ranks are being ended
 };
 
-std::string random_token() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
-
 void require_single_thread() {
   // A thread that has just been joined may still exist for a moment.
   for (int i = 0; i < 100 && count_threads() > 1; ++i) std::this_thread::sleep_for(1ms);
@@ -224,8 +219,9 @@ void require_single_thread() {
 Outcome run_processes(int size, const Body& body, std::chrono::milliseconds patience) {
   NANOFSDP_CHECK(size >= 1, "launch of local ranks", "at least 1 rank", fmt::to_string(size));
   require_single_thread();
-  Rendezvous rendezvous{
-      .token = random_token(), .size = size, .local_size = size, .patience = patience};
+  std::random_device draw;
+  const auto token = fmt::format("{:08x}{:08x}{:08x}{:08x}", draw(), draw(), draw(), draw());
+  Rendezvous rendezvous{.token = token, .size = size, .local_size = size, .patience = patience};
   Children children(size);
   {
     // It listens before there are ranks, so no rank comes too early, and no other process can take

@@ -43,10 +43,9 @@ Store::Store(Rendezvous where) : rendezvous_(where) {
   }
   const std::string place = fmt::format("{}:{}", where.host, where.port);
   socket_ = connect_to(where.host, where.port, where.patience);
-  if (!socket_.is_open()) {
+  if (!socket_.is_open())
     throw RankError(fmt::format("rank {} found nobody at {} in {} s: does rank 0 run there?",
                                 rank(), place, where.patience / 1s));
-  }
   address_ = socket_.local_address();
   check_reachable(rendezvous_, address_);
   const Member member{.program = rendezvous_.program, .rank = rank(), .size = size()};
@@ -154,7 +153,7 @@ void Store::work(int begins, const std::string& at) {
 
 void Store::fail(const std::string& why) noexcept try {
   if (size() == 1) return;
-  say({.kind = Kind::failed, .value = why.substr(0, why.find('\n'))});
+  say({.kind = Kind::failed, .value = why.substr(0, std::min<std::size_t>(why.find('\n'), 3000))});
   loss(2s);                        // our own message comes back when the others have it too
 } catch (const std::exception&) {  // they learn of it when the connection closes
 }

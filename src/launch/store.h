@@ -51,7 +51,8 @@ class Store {
   /// The network interface that the user has asked for, or nothing.
   const std::string& interface() const { return rendezvous_.interface; }
 
-  /// Sets a value. A rank that sets a key for the second time has failed, and all hear of it.
+  /// Sets a value of at most 1 MB. A rank that sets a key for the second time has failed, and all
+  /// hear of it.
   void set(const std::string& key, const std::string& value);
 
   /// Waits until a rank has set the value. @returns nothing if none has set it in time
@@ -80,7 +81,7 @@ class Store {
   /// @param at what it does, for people: "saves weights"
   void work(int begins, const std::string& at);
 
-  /// Tells the others that this rank fails, and why.
+  /// Tells the others that this rank fails, and why: the first line, at most 3,000 bytes.
   void fail(const std::string& why) noexcept;
 
   /// Waits until every rank calls it, so that none ends while another still needs it.

@@ -19,13 +19,20 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kLinger = 2s;
-constexpr auto kAnswer = 1s;   // enough for any process that runs, even if it is busy
 constexpr int kStrangers = 4;  // connections more than ranks; require_descriptors() leaves 8
 
 namespace {
 
 void require(bool fits, const std::string& objection) {
   if (!fits) throw std::runtime_error(objection);
+}
+
+// Ctrl-S stops stderr together with stdout, and its reader may have ended. The run must go on, so
+// then nothing is written. Returns whether it was.
+bool tell_people(const std::string& text) {
+  pollfd errors{.fd = fileno(stderr), .events = POLLOUT};
+  poll(&errors, 1, /*milliseconds=*/0);
+  return errors.revents == POLLOUT && std::fprintf(stderr, "nanofsdp: %s\n", text.c_str()) > 0;
 }
 
 }  // namespace
@@ -48,12 +55,14 @@ bool StoreServer::serves() const {
 
 void StoreServer::serve() try {
   while (serves()) {
-    // If no descriptor was left for the newest connection, this round accepts no other one.
-    const bool full = !connections_.empty() && !connections_.back().socket.is_open();
+    // If no descriptor was left for the newest connection, this round accepts no other one. When
+    // all ranks have left, the next run may use this port.
+    const bool over = left_ == rendezvous_.size;
+    const bool full = over || (!connections_.empty() && !connections_.back().socket.is_open());
     std::vector<pollfd> watched{{.fd = full ? -1 : listener_.descriptor(), .events = POLLIN}};
     for (const Connection& c : connections_)
       watched.push_back({.fd = c.socket.descriptor(), .events = POLLIN});
-    poll(watched.data(), watched.size(), /*milliseconds=*/100);
+    poll(watched.data(), watched.size(), /*milliseconds=*/over ? 1 : 100);
     for (std::size_t i = 1; i < watched.size(); ++i)
       if (watched[i].revents != 0) receive(connections_[i - 1]);
     std::erase_if(connections_, [](const Connection& c) { return !c.socket.is_open(); });
@@ -76,8 +85,8 @@ void StoreServer::receive(Connection& connection) {
   try {
     while (const auto frame = take_frame(connection.buffer)) handle(connection, *frame);
   } catch (const std::exception& e) {  // the other end does not fit
-    const std::string why = words_of(e), whom = connection.socket.peer();
-    std::fprintf(stderr, "nanofsdp: refused %s: %s\n", whom.c_str(), why.c_str());
+    const std::string why = words_of(e);
+    tell_people(fmt::format("refused {}: {}", connection.socket.peer(), why));
     connection.socket.send(encode({.kind = Kind::lost, .value = why}));
     connection.socket = {};
     lose(connection.rank, "was refused: " + why);
@@ -86,12 +95,11 @@ void StoreServer::receive(Connection& connection) {
 
 void StoreServer::handle(Connection& connection, const Frame& frame) {
   if (connection.rank < 0) return greet(connection, frame);
-  const bool asks = frame.kind == Kind::get;
-  if (asks && !values_.contains(frame.key)) return connection.asked.push_back(frame.key);
   if (frame.kind == Kind::set) return set(connection, frame);
   if (frame.kind == Kind::failed) return lose(connection.rank, "failed: " + frame.value);
   if (frame.kind == Kind::roll_call) return begin_roll_call();
-  if (asks) {
+  if (frame.kind == Kind::get) {
+    if (!values_.contains(frame.key)) return connection.asked.push_back(frame.key);
     connection.socket.send(encode({Kind::value, frame.key, values_[frame.key]}));
   } else if (frame.kind == Kind::pong) {
     connection.answered = true;
@@ -99,7 +107,9 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
     if (!frame.value.empty()) work_ = fmt::format("rank {} {}", connection.rank, frame.value);
   } else {
     require(frame.kind == Kind::leave, "not a rank's to say");
-    if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({Kind::value, kLeft});
+    if (++left_ < rendezvous_.size) return;
+    listener_.shut_down();  // before a rank leaves, or its next run would connect here
+    if (loss_.kind != Kind::lost) tell_all({Kind::value, kLeft});
   }
 }
 
@@ -136,7 +146,7 @@ void StoreServer::set(Connection& connection, const Frame& frame) {
 
 void StoreServer::begin_roll_call() {
   if (roll_call_) return;
-  roll_call_.emplace(kAnswer);
+  roll_call_.emplace(1s);  // enough for any process that runs, even if it is busy
   idle_ = std::chrono::milliseconds::max();
   work_.clear();
   for (Connection& c : connections_) c.answered = c.rank < 0;
@@ -149,12 +159,8 @@ void StoreServer::end_roll_call() {
   if (!roll_call_ || !(all || roll_call_->is_over())) return;
   roll_call_.reset();
   if (!all) return lose(silent->rank, "was lost: it does not answer");
-  // Ctrl-S stops stderr together with stdout. The run must go on then, so this thread never waits
-  // for stderr.
-  pollfd errors{.fd = fileno(stderr), .events = POLLOUT};
-  const bool can_tell = poll(&errors, 1, /*milliseconds=*/0) == 1;
-  if (can_tell && std::exchange(told_, work_) != work_ && !work_.empty())
-    std::fprintf(stderr, "nanofsdp: %s; the others wait for it\n", work_.c_str());
+  const bool is_news = work_ != told_;
+  if (is_news && (work_.empty() || tell_people(work_ + "; the others wait for it"))) told_ = work_;
   tell_all({.kind = Kind::pong, .key = std::to_string(idle_.count())});
 }
 
@@ -168,9 +174,8 @@ void StoreServer::lose(int rank, const std::string& how) {
 }
 
 void StoreServer::tell_all(const Frame& frame) {
-  for (const Connection& c : connections_) {
+  for (const Connection& c : connections_)
     if (c.socket.is_open() && c.rank >= 0) c.socket.send(encode(frame));
-  }
 }
 
 }  // namespace nanofsdp::launch

@@ -37,7 +37,8 @@ Words command(Words words, const Words& more) {
 
 // `head` ends as soon as it has a line, while the training goes on writing.
 TEST(Ends, OfAReaderOfTheOutputAreNoError) {
-  for (const char* ranks : {"--ranks=1", "--ranks=2", "--ranks=2 --backend=local"}) {
+  for (const char* ranks :
+       {"--ranks=1", "--ranks=2", "--ranks=2 --backend=local", "--ranks=2 --transport=gloo"}) {
     const TemporaryDirectory d;
     std::string line = "cd '" + d.file("") + "' && " + NANOFSDP_BINARY + " train " + ranks;
     for (const std::string& word : kSmall) line += " " + word;

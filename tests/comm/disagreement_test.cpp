@@ -278,6 +278,8 @@ TEST(Operands, ThatDoNotFitAreRefused) {
     const Tensor ints(whole_numbers.data(), {8}, DType::int32);
     EXPECT_THROW(world.all_reduce(stream, ints, ReduceOp::sum), ShapeError);
     EXPECT_THROW(world.all_reduce(stream, view(seven), ReduceOp::sum), ShapeError);
+    EXPECT_THROW(world.all_reduce(stream, x.slice(0, 6), view(seven), ReduceOp::sum), ShapeError);
+    EXPECT_THROW(world.all_reduce(stream, view(four), x, ReduceOp::sum), ShapeError);
     // A float32 sum of bfloat16 numbers has memory of its own, and the other way there is none.
     std::vector<float> memory(16);
     const Tensor halves(memory.data(), {8}, DType::bfloat16), sum = view(memory);

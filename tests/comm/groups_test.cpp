@@ -127,6 +127,19 @@ TEST_P(Groups, AbortEndsWhatWaitsAndWhatComesLater) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
 }
 
+TEST_P(Groups, AbortEndsWhatARankDoesWithItselfToo) {
+  run_ranks(GetParam(), 2, [](Context& context, Communicator& world) {
+    const auto alone = world.split(world.rank());
+    std::vector<float> x(4, 1);
+    alone->all_reduce(*context.compute, view(x), ReduceOp::sum);
+    alone->abort("the test says so");
+    EXPECT_THROW(alone->all_gather(*context.compute, view(x), view(x)), comm::CommError);
+    EXPECT_THROW(alone->broadcast(*context.compute, view(x), 0), comm::CommError);
+    EXPECT_THROW(alone->barrier(*context.compute), comm::CommError);
+    world.barrier(*context.compute);  // the other group is as it was
+  });
+}
+
 // An abort of a mesh must abort all its groups, not only the world: the other groups still exist,
 // and their waits would not end.
 TEST_P(Groups, AbortOfAMeshIsThatOfItsGroups) {

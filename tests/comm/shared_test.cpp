@@ -193,6 +193,28 @@ TEST_F(Shared, IsGivenUpByAllIfOneRankCannot) {
   EXPECT_EQ(outcome.message, "");
 }
 
+// Options differ by mistake. Then the ranks meet all the same, and what compares them can say so.
+TEST_F(Shared, IsLeftToGlooIfOneRankAsksForThat) {
+  for (const int other : {0, 1, 2}) {
+    const launch::Outcome outcome = launch::run_processes(
+        3,
+        [&](launch::Store& store) {
+          Context context(store.rank(), 3);
+          const bool gloo = store.rank() == other;
+          const auto world = comm::make_gloo(
+              context, store,
+              {.transport = gloo ? comm::Transport::gloo : comm::Transport::automatic});
+          std::vector<float> x(3, static_cast<float>(world->rank()));
+          world->all_reduce(*context.compute, view(x), comm::ReduceOp::sum).synchronize();
+          const std::string why = gloo ? "as asked" : "ranks on other machines";
+          if (x[2] != 3 || context.transport != "TCP (" + why + ")")
+            throw std::runtime_error("over " + context.transport);
+        },
+        /*patience=*/10s);
+    EXPECT_EQ(outcome.message, "");
+  }
+}
+
 // A silent rank is late here. It does not count as a rank on another machine.
 TEST_F(Shared, SaysWhichRankNeverCame) {
   const launch::Outcome outcome = launch::run_processes(
@@ -200,7 +222,7 @@ TEST_F(Shared, SaysWhichRankNeverCame) {
       [](launch::Store& store) {
         if (store.rank() == 1) return std::this_thread::sleep_for(6s);
         comm::ProcessState run(store, 60s);
-        comm::share_memory(run, {0, 1});
+        comm::share_memory(run, {0, 1}, /*wanted=*/true);
       },
       /*patience=*/2s);
   EXPECT_EQ(outcome.message, "rank 0 could not join its group: rank 1 did not come in 2000 ms");

@@ -20,7 +20,7 @@ OTHER_OPTIONS = ["--learning_rate=0.002", "--max_iters=11", "--seed=7", "--dropo
                  "--param_dtype=bfloat16", "--reduce_dtype=bfloat16", "--no_sync=True",
                  "--recompute=True", "--init_order=fsdp", "--forward_prefetch=0",
                  "--backward_prefetch=none", "--threads=2", "--timeout=3", "--out_dir=",
-                 "--trace=trace.json"]
+                 "--trace=trace.json", "--transport=gloo"]
 WRONG_OPTIONS = ["--n_embd=31", "--no_such_option=1", "--ranks=7", "--backend=local",
                  "--text=nowhere.txt"]
 

@@ -51,5 +51,15 @@ TEST(Cause, IsToldLastWhereTwoHaveWaitedInVain) {
       << outcome.message;
 }
 
+// A message between ranks has a limit. A longer reason is cut, and causes no other error.
+TEST(Cause, MayBeALongText) {
+  Party run(2);
+  Store zero(run.of(0)), one(run.of(1));
+  one.fail("why" + std::string(3 << 20, 'y'));
+  const std::string what = zero.loss(10s);
+  EXPECT_TRUE(what.starts_with("rank 1 failed: whyyy")) << what.substr(0, 100);
+  EXPECT_EQ(what, one.loss(10s));
+}
+
 }  // namespace
 }  // namespace nanofsdp::testing

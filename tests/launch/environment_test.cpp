@@ -102,7 +102,7 @@ TEST(Environment, BelievesTheNumbersOfASlurmStepBeforeThoseOfItsJob) {
     EXPECT_EQ(r->local_size, step);
   }
   // A shell that srun has started is a step of one task: it may start ranks of its own.
-  EXPECT_FALSE(read(kStep + Variables{{"SLURM_STEP_NUM_TASKS", "1"}}));
+  EXPECT_FALSE(read(kStep + Variables{{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
 }
 
 TEST(Environment, KnowsHowManyTasksOfASlurmStepAreOnThisNode) {
@@ -216,9 +216,17 @@ TEST(Environment, NamesTheVariableThatIsWrong) {
     expect_refused("RANK", value);
   }
   for (const char* value : {"", "-1", "0", "four", "1000001"}) expect_refused("WORLD_SIZE", value);
-  for (const char* value : {"", "-1", "4", "first"}) expect_refused("LOCAL_RANK", value);
+  for (const char* value : {"", "-1", "2", "first"}) expect_refused("LOCAL_RANK", value);
   for (const char* value : {"", "0", "5", "all"}) expect_refused("LOCAL_WORLD_SIZE", value);
   for (const char* value : {"", "0", "65535", "http"}) expect_refused("MASTER_PORT", value);
+}
+
+// A run of one rank needs no launcher, but half of its variables are a mistake all the same.
+TEST(Environment, OfOneRankIsReadToo) {
+  for (const Variables& rank : {Variables{}, {{"RANK", "1"}}, {{"RANK", "first"}}}) {
+    const std::string text = usage_error([&] { read(rank + Variables{{"WORLD_SIZE", "1"}}); });
+    EXPECT_TRUE(one_line_with(text, {"RANK", "a number from 0 to 0"})) << text;
+  }
 }
 
 TEST(Environment, NamesTheVariableThatIsMissing) {

@@ -157,6 +157,20 @@ TEST(Store, RefusesANameThatOtherMachinesWouldNotReach) {
   }
 }
 
+// The next run may begin on a rank before rank 0 has ended this one. It must not find this store.
+TEST(Store, IsNotFoundWhenAllHaveLeft) {
+  for (int round = 0; round < 20; ++round) {
+    Party run(3);
+    Store zero(run.of(0)), one(run.of(1)), two(run.of(2));
+    std::thread first([&] { zero.leave(); }), second([&] { one.leave(); });
+    EXPECT_TRUE(launch::connect_to("127.0.0.1", run.of(1).port, 0ms).is_open());
+    two.leave();
+    EXPECT_FALSE(launch::connect_to("127.0.0.1", run.of(1).port, 0ms).is_open());
+    first.join();
+    second.join();
+  }
+}
+
 // By default ranks wait for each other at the end as long as at the start.
 TEST(Store, WaitsForTheLastToLeaveAsLongAsForTheFirst) {
   Party run(2);

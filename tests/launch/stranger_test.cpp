@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -189,6 +190,33 @@ TEST_F(Stranger, SpeaksAnotherLanguage) {
     const Store one(run.of(1));
     const std::string log = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(log.empty(), *text == '\0') << log;
+  }
+}
+
+// A pager or Ctrl-S stops stderr, and what reads it may end. Neither may stop rank 0's answers.
+TEST_F(Stranger, IsRefusedEvenIfNobodyReadsTheErrors) {
+  for (const bool ended : {false, true}) {
+    const int errors = dup(STDERR_FILENO);
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+    const std::string page(4096, ' ');
+    while (!ended && write(ends[1], page.data(), page.size()) > 0) {
+    }
+    fcntl(ends[1], F_SETFL, 0);
+    if (ended) close(ends[0]);
+    dup2(ends[1], STDERR_FILENO);
+    {
+      Party run(2);
+      const Store zero(run.of(0));
+      Rendezvous stranger = run.of(1);
+      stranger.token = "open barley";
+      stranger.patience = 10s;
+      const std::string what = message_of<RankError>([&] { const Store store(stranger); });
+      EXPECT_NE(what.find("not this run's token"), std::string::npos) << what;
+      const Store one(run.of(1));
+    }
+    dup2(errors, STDERR_FILENO);
+    for (const int end : {errors, ends[1], ended ? -1 : ends[0]}) close(end);
   }
 }
 
