@@ -112,12 +112,6 @@ void wake(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
 }
 
-std::string congestion_control() {
-  std::string name = "unknown";
-  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
-  return name;
-}
-
 #else
 
 int count_threads() { return 1; }
@@ -153,16 +147,30 @@ void wake(const std::atomic<std::uint32_t>&) {
   const std::lock_guard lock(sleepers().mutex);
   sleepers().woken.notify_all();
 }
-std::string congestion_control() { return "unknown"; }
 
 #endif
 
-int count_cores() {
+int count_cores(const std::string& root) {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
 #if defined(__linux__)
   cpu_set_t allowed;  // has room for 1,024 cores; on a larger machine the call may fail
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
 #endif
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  // cgroup 2 says "200000 100000" or "max 100000". cgroup 1 has a file for each number.
+  const std::string cgroup = root + "/sys/fs/cgroup";
+  double quota = 0, period = 0;
+  if (!(std::ifstream(cgroup + "/cpu.max") >> quota >> period)) {
+    std::ifstream(cgroup + "/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream(cgroup + "/cpu/cpu.cfs_period_us") >> period;
+  }
+  if (quota > 0 && period > 0) cores = std::min(cores, static_cast<int>(quota / period));
+  return std::max(1, cores);
+}
+
+std::string congestion_control() {
+  std::string name = "unknown";
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
+  return name;
 }
 
 // The functions below depend on the C library, not on the system.

@@ -20,8 +20,10 @@ namespace nanofsdp {
 int count_threads();
 
 /// The number of cores that this process may use, at least 1. `taskset`, a container or a batch
-/// system may allow it some of the machine's cores only. Linux only; elsewhere it counts all cores.
-int count_cores();
+/// system may allow it some of the machine's cores only, or a part of their time, as
+/// `docker run --cpus=2` does. Linux only; elsewhere it counts all cores.
+/// @param root the system's files; a test gives its own
+int count_cores(const std::string& root = "");
 
 /// A new child calls this: if its parent dies in any way, SIGKILL ends the child. Linux only.
 /// @param parent the parent's process id, taken before the fork

@@ -116,9 +116,8 @@ class ReadingGroup final : public Group {
     mine_.operands[turn()] = address_of(operand) - address_of(&mine_);
     if (stream.device() != Device::cpu) mine_.ready = stream.record();
     arrive();
-    for (int peer = 0; peer < size; ++peer) {
+    for (int peer = 0; peer < size; ++peer)
       peers_.require_same_call(peer, slots_[peer]->calls[turn()]);
-    }
   }
 
   // Returns the place where the others find the operand, and copies it there if necessary.
@@ -155,16 +154,14 @@ class ReadingGroup final : public Group {
     if (operation.kind == Kind::reduce_scatter) {
       // In place, a rank writes its own chunk of `in`, which no other rank reads.
       std::vector<const void*> chunks;
-      for (int peer = 0; peer < size; ++peer) {
+      for (int peer = 0; peer < size; ++peer)
         chunks.push_back(operand_of(peer, in) + rank * (in.bytes() / size));
-      }
       sum_in_rank_order(stream, chunks, in.dtype(), out, operation.reduce);
     } else if (operation.kind == Kind::broadcast) {
       copy_within(stream, operand_of(operation.root, in), out);
     } else {
-      for (int peer = 0; peer < size; ++peer) {
+      for (int peer = 0; peer < size; ++peer)
         copy_within(stream, operand_of(peer, in), out.slice(peer * n, n));
-      }
     }
     if (stream.device() != Device::cpu) mine_.done = stream.record();
   }
@@ -280,9 +277,8 @@ GroupSpec split(Group& group, const Peers& peers, int color) {
   }
   const bool share = std::ranges::includes(peers.run->sharers, spec.members);
   const std::vector<std::uint64_t> slots = gather(share ? take_slot(*peers.run) : 0);
-  for (int i = 0; i < group.size; ++i) {
+  for (int i = 0; i < group.size; ++i)
     if (share && colors[i] == colors[group.rank]) spec.slots.push_back(slots[i]);
-  }
   return spec;
 }
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -10,6 +12,8 @@
 #if defined(__linux__)
 #include <sched.h>
 #include <sys/prctl.h>
+
+#include "support/temporary_directory.h"
 
 namespace nanofsdp {
 namespace {
@@ -45,6 +49,34 @@ TEST(Platform, CountsTheCoresThatThisProcessMayUse) {
     ASSERT_EQ(sched_setaffinity(0, sizeof some, &some), 0);
     EXPECT_EQ(count_cores(), ++count);
   }
+  sched_setaffinity(0, sizeof all, &all);
+}
+
+// `docker run --cpus=1.5` leaves a process all cores, but not all of their time.
+TEST(Platform, CountsTheCoresWhoseTimeAContainerMayUse) {
+  const testing::TemporaryDirectory directory;
+  const std::string first = directory.file("sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
+                    second = directory.file("sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  std::filesystem::create_directories(directory.file("sys/fs/cgroup"));
+  const auto counted = [&](const std::string& quota, const std::string& period) {
+    std::filesystem::remove_all(directory.file("sys/fs/cgroup/cpu"));
+    std::ofstream(directory.file("sys/fs/cgroup/cpu.max")) << quota << " " << period << "\n";
+    const int newer = count_cores(directory.file(""));
+    std::filesystem::remove(directory.file("sys/fs/cgroup/cpu.max"));
+    std::filesystem::create_directory(directory.file("sys/fs/cgroup/cpu"));
+    std::ofstream(first) << (quota == "max" ? "-1" : quota) << "\n";
+    std::ofstream(second) << period << "\n";
+    EXPECT_EQ(count_cores(directory.file("")), newer) << quota;
+    return newer;
+  };
+  const int all = count_cores(directory.file("nowhere"));
+  EXPECT_EQ(counted("max", "100000"), all);
+  EXPECT_EQ(counted("12800000", "100000"), std::min(all, 128));
+  EXPECT_EQ(counted("200000", "100000"), std::min(all, 2));
+  EXPECT_EQ(counted("150000", "100000"), 1);
+  EXPECT_EQ(counted("1000", "100000"), 1);
+  EXPECT_EQ(counted("0", "100000"), all);  // no limit that a system would set
+  EXPECT_EQ(counted("100000", "0"), all);
 }
 
 }  // namespace
