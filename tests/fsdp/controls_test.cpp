@@ -72,12 +72,14 @@ TEST(GradientSync, IsOnAndOffForEachUnit) {
   EXPECT_EQ(some, 3 * units - 2);
 }
 
-std::string order_of_a_step(const auto& prepare) {
+// @param ahead how many units forward gathers ahead without a list
+std::string order_of_a_step(const auto& prepare, int ahead = 0) {
   std::string line;
   testing::run_ranks(
       Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
         TinyTraining training(context, std::move(world),
-                              {.prefetch = BackwardPrefetch::none, .forward_prefetch = 0});
+                              {.prefetch = BackwardPrefetch::none, .forward_prefetch = ahead});
+        if (ahead > 0) training.step(0);  // so that there is a guess
         prepare(training.sharded, training.model);
         if (context.rank == 0) context.tracer.start();
         training.step(0);
@@ -103,6 +105,25 @@ TEST(PrefetchLists, SayWhatIsGatheredAhead) {
   EXPECT_EQ(order_of_a_step(lists),
             "U.root U.b0 u.b0 U.b1 F.b0 R.b0 u.b1 F.b1 R.b1 U.b2 F.b2 R.b2 r.root u.root "
             "U.b2 U.b1 u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root ");
+}
+
+// A list is an answer even if it is empty. A unit without a list gathers what came next before.
+TEST(PrefetchLists, MayBeEmpty) {
+  const auto nothing = [](ShardedModel&, gpt::GPT&) {};
+  const auto none_at = [](std::vector<int> blocks) {
+    return [blocks](ShardedModel& sharded, gpt::GPT& model) {
+      sharded.set_modules_to_forward_prefetch(model, {});
+      for (const int b : blocks) sharded.set_modules_to_forward_prefetch(*model.blocks()[b], {});
+    };
+  };
+  const auto forward = [](const std::string& order) {
+    return order.substr(0, order.find("r.root"));
+  };
+  EXPECT_EQ(forward(order_of_a_step(nothing, 1)),
+            "U.root U.b0 u.b0 U.b1 F.b0 R.b0 u.b1 U.b2 F.b1 R.b1 u.b2 F.b2 R.b2 ");
+  EXPECT_EQ(forward(order_of_a_step(none_at({0}), 1)),
+            "U.root U.b0 F.b0 R.b0 U.b1 U.b2 F.b1 R.b1 u.b2 F.b2 R.b2 ");
+  EXPECT_EQ(forward(order_of_a_step(none_at({0, 1, 2}), 1)), forward(order_of_a_step(nothing, 0)));
 }
 
 // When backward reaches the first block, the gradients of the last one are being reduced.

@@ -127,22 +127,28 @@ TEST(Sharding, ThatIsRefusedLeavesTheModelItsValues) {
   });
 }
 
-// A layer under a name.
+// A layer under a name. The parameters of another one come before or after it.
 struct Named final : nn::Module {
-  explicit Named(const char* name) { add(name, layer); }
+  explicit Named(const char* name, bool after = true) {
+    if (!after) add("other", other);
+    add(name, layer);
+    if (after) add("other", other);
+  }
   Tensor do_forward(nn::Tape& tape, Tensor x) override { return layer.forward(tape, x); }
   Tensor do_backward(nn::Tape& tape, Tensor dy) override { return layer.backward(tape, dy); }
-  testing::CallerLayer layer;
+  testing::CallerLayer layer, other;
 };
 
 // Ranks that do not have the same model say so in their first forward.
 TEST(Ranks, AgreeOnTheLayoutAndOnNames) {
-  const auto expect_disagreement = [](LayoutKind other, const char* name) {
+  const auto expect_disagreement = [](LayoutKind other, const char* name, bool after = true) {
     testing::run_ranks(Backend::local, 2, [&](Context& context, auto world) {
       const bool second = context.rank == 1;
       comm::Mesh mesh(std::move(world));
-      Named model(second ? name : "a");
+      Named model(second ? name : "a", after || !second);
       ShardedModel sharded(context, model, mesh, {.layout = second ? other : LayoutKind::flat});
+      for (nn::Parameter* p : model.named_parameters())  // the same in each order
+        p->init = nn::Init::ones();
       Generator generator(1);
       deferred_init(context, sharded.units(), generator);
       expect_error<comm::CommError>([&] { testing::whole_weights(sharded); },
@@ -152,6 +158,7 @@ TEST(Ranks, AgreeOnTheLayoutAndOnNames) {
   expect_disagreement(LayoutKind::per_parameter, "a");
   expect_disagreement(LayoutKind::row_aligned, "a");
   expect_disagreement(LayoutKind::flat, "b");
+  expect_disagreement(LayoutKind::flat, "a", /*after=*/false);
 }
 
 // The last values that a rank was given count, whether training has begun or not.

@@ -113,6 +113,25 @@ TEST(PostForward, GathersInSmallGroupsAndHoldsASliceOfEveryUnit) {
   }
 }
 
+// Frozen parameters are in slices too: backward gathers as many bytes in the pair as without them.
+TEST(PostForward, KeepsSlicesOfFrozenParameters) {
+  const auto near = [](bool freezes) {
+    return testing::run_ranks(
+        Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+          auto model = std::make_unique<gpt::GPT>(testing::kTiny);
+          for (nn::Parameter* p : model->named_parameters())
+            p->requires_grad = !freezes || p->name.find(".weight") == std::string::npos;
+          TinyTraining training(context, std::move(world), {.post_forward_size = 2},
+                                std::move(model));
+          training.step(0);
+          const auto bytes = training.mesh.post_forward()->traffic().bytes_sent;
+          return std::vector<float>{static_cast<float>(bytes)};
+        });
+  };
+  EXPECT_GT(near(true)[0][0], 0);
+  EXPECT_NEAR(near(true)[0][0] / near(false)[0][0], 1, 0.02);  // padding differs
+}
+
 TEST(PostForward, IsForStrategiesThatReshardAfterForward) {
   testing::run_ranks(
       Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {

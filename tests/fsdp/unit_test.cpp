@@ -58,6 +58,16 @@ TEST(BufferPool, LendsMoreThanPlannedUntilItShrinks) {
   EXPECT_EQ(&pool.acquire(), slots[0]);
 }
 
+TEST(BufferPool, KeepsAsManySlotsAsTheLastPlanSays) {
+  Context context;
+  BufferPool pool(context, MemoryClass::unsharded_parameters, 2, 8);
+  for (const int slots : {5, 1, 3, 0}) {
+    pool.plan(slots);
+    pool.shrink();
+    EXPECT_EQ(context.ledger.count(MemoryClass::unsharded_parameters).reserved, slots * 32);
+  }
+}
+
 // The slot that has been free for the longest time most likely has no reader any more. Units give
 // their slots back in the order in which they took them.
 TEST(BufferPool, LendsTheSlotThatHasBeenFreeLongest) {
