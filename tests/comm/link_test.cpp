@@ -66,6 +66,12 @@ TEST_P(Linked, CollectivesTakeAsLongAsWhatTheyReceiveAndGiveTheSame) {
       EXPECT_EQ(first_difference(slice(all, peer * n, n), numbers<float>(peer, n)), -1);
     }
 
+    std::vector<double> wide(n), wide_all(static_cast<std::size_t>(size * n));
+    const Tensor eight_bytes(wide.data(), {n}, DType::float64),
+        of_all(wide_all.data(), {size * n}, DType::float64);
+    EXPECT_GE(time_of([&] { return world->all_gather(*context.gather, eight_bytes, of_all); }),
+              link.time_for((size - 1) * 2 * chunk));
+
     std::vector<float> x = numbers<float>(rank, size * n), part(in.size());
     const auto reduce = [&] {
       return world->reduce_scatter(*context.gather, view(x), view(part), ReduceOp::sum);
