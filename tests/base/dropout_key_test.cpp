@@ -104,7 +104,7 @@ TEST(DropoutKey, DoesNotDependOnHowRowsAreSplit) {
 // Fields that are small or exchanged, as in real runs, must not give the same row.
 TEST(DropoutKey, EveryCoordinateCounts) {
   std::set<std::uint64_t> keys;
-  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+  for (const std::uint64_t seed : {0ull, 1ull, 2ull, 1ull << 32, 2ull << 32, 1ull << 63}) {
     for (int iteration = 0; iteration < 6; ++iteration) {
       for (int micro_step = 0; micro_step < 6; ++micro_step) {
         for (int site = 0; site < 6; ++site) {

@@ -54,5 +54,27 @@ TEST(GPT, DropsByThePlaceInForward) {
   }
 }
 
+// The backward of a block frees its temporaries: a block more needs what its forward saves.
+TEST(Memory, OfBackwardIsThatOfOneBlock) {
+  const auto peak = [](std::int64_t layers, bool backward) {
+    GPTConfig config{
+        .block_size = 8, .vocab_size = 5, .n_layer = layers, .n_head = 2, .n_embd = 16};
+    GPT model(config);
+    testing::WholeModel whole(model);
+    Context context;
+    nn::Tape tape(context);
+    testing::Owned<std::int32_t> tokens({2, 8});
+    tape.begin(true);
+    const Tensor logits = model.forward(tape, tokens.view());
+    if (backward) model.backward(tape, logits);
+    backward ? tape.end_backward() : tape.end();
+    return context.ledger.count(MemoryClass::activations).reserved_peak;
+  };
+  const std::int64_t saved = peak(3, false) - peak(2, false);
+  EXPECT_GT(saved, 0);
+  EXPECT_EQ(peak(3, true) - peak(2, true), saved);
+  EXPECT_GT(peak(2, true), peak(2, false));
+}
+
 }  // namespace
 }  // namespace nanofsdp::gpt

@@ -121,6 +121,9 @@ TEST_F(WeightsFilesTest, OneFileOutdoesMany) {
   write("shard-00001-model-00001-of-00001.safetensors", {{"w", {2}, {1, 2}, {0}}});
   write("model.safetensors", {{"w", {2}, {3, 4}}}, {}, "");
   EXPECT_EQ(read({"w", {2}}), Values({3, 4}));
+  directory_.write("model.safetensors.index.json",
+                   R"({"weight_map": {"w": "shard-00001-model-00001-of-00001.safetensors"}})");
+  EXPECT_EQ(read({"w", {2}}), Values({3, 4}));
   EXPECT_EQ(WeightsFiles(directory_.file("")).path(), directory_.file("model.safetensors"));
 }
 
