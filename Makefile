@@ -153,7 +153,7 @@ tsan: ## + The tests under the thread sanitizer (without Gloo, which is not buil
 
 # One build with every bug in it, each behind a switch. Only some: make mutants MUTANTS="no_clip"
 # The emulated GPU runs what is compiled for CUDA, so that nvcc need not know of the switches.
-mutants: ## + Break the code on purpose, in more than seven hundred ways: which test notices?
+mutants: ## + Break the code on purpose, in more than a thousand ways: which test notices?
 	@$(need_python)
 	@python3 tests/mutants/mutate.py build/mutants/source
 	@$(subst src/cmake,build/mutants/source/src/cmake,$(configure)) build/mutants/binary $(options) \

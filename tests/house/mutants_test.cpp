@@ -45,7 +45,8 @@ TEST(Mutants, ChangeLinesThatOccurExactlyOnce) {
   const Catalogue all =
       catalogue(read("tests/mutants/mutants.txt") + read("tests/mutants/second.txt") +
                 read("tests/mutants/third.txt") + read("tests/mutants/fourth.txt") +
-                read("tests/mutants/fifth.txt") + read("tests/mutants/sixth.txt"));
+                read("tests/mutants/fifth.txt") + read("tests/mutants/sixth.txt") +
+                read("tests/mutants/seventh.txt"));
   EXPECT_GE(all.originals.size(), 50u);
   for (const auto& [file, text] : all.originals) {
     EXPECT_TRUE(file.starts_with("src/")) << file;
@@ -58,7 +59,7 @@ TEST(Mutants, HaveNamesOfTheirOwnAndARowInTheTable) {
   const std::string first = read("tests/mutants/mutants.txt");
   const std::string later = read("tests/mutants/second.txt") + read("tests/mutants/third.txt") +
                             read("tests/mutants/fourth.txt") + read("tests/mutants/fifth.txt") +
-                            read("tests/mutants/sixth.txt");
+                            read("tests/mutants/sixth.txt") + read("tests/mutants/seventh.txt");
   const std::string table = read("tests/mutants/TABLE.md");
   const std::size_t in_first = catalogue(first).names.size();
   std::set<std::string> seen;
