@@ -31,7 +31,7 @@ TEST(Transfer, OfGpusIsARing) {
   expect_transfer(of(4, 1), 3, 16, false);
   m.network_bandwidth = 1000;  // faster than the links inside a node
   expect_transfer(of(8, 1), 6 + 3, 16, true);
-  m.node_bandwidth = 1;  // of no use to a group with one rank on each node
+  m.node_bandwidth = 1;  // a group with one rank on each node does not use it
   expect_transfer(of(4, 4), 3 * 3, 3.2, true);
 }
 
