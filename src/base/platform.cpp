@@ -112,6 +112,12 @@ void wake(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
 }
 
+std::string congestion_control() {
+  std::string name = "unknown";
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
+  return name;
+}
+
 #else
 
 int count_threads() { return 1; }
@@ -119,6 +125,7 @@ void die_with_parent(pid_t) {}
 void run_with_background_threads(const std::function<void()>& work) { work(); }
 std::uint64_t program_fingerprint() { return 0; }
 std::string process_space() { return ""; }
+std::string congestion_control() { return "unknown"; }
 int open_shared_file(std::size_t) { return errno = ENOTSUP, -1; }
 int open_file_of(pid_t, int) { return errno = ENOTSUP, -1; }
 bool give_back_pages(void*, std::size_t) noexcept { return false; }
@@ -150,12 +157,11 @@ void wake(const std::atomic<std::uint32_t>&) {
 
 #endif
 
-int count_cores(const std::string& root) {
+int count_cores([[maybe_unused]] const std::string& root) {
   int cores = static_cast<int>(std::thread::hardware_concurrency());
 #if defined(__linux__)
   cpu_set_t allowed;  // has room for 1,024 cores; on a larger machine the call may fail
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
-#endif
   // cgroup 2 says "200000 100000" or "max 100000". cgroup 1 has a file for each number.
   const std::string cgroup = root + "/sys/fs/cgroup";
   double quota = 0, period = 0;
@@ -164,13 +170,8 @@ int count_cores(const std::string& root) {
     std::ifstream(cgroup + "/cpu/cpu.cfs_period_us") >> period;
   }
   if (quota > 0 && period > 0) cores = std::min(cores, static_cast<int>(quota / period));
+#endif
   return std::max(1, cores);
-}
-
-std::string congestion_control() {
-  std::string name = "unknown";
-  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
-  return name;
 }
 
 // The functions below depend on the C library, not on the system.
