@@ -88,8 +88,7 @@ void Generator::seed(std::uint64_t seed) {
   state_ = {};
   auto& x = state_.words;
   x[0] = static_cast<std::uint32_t>(seed);
-  for (std::uint32_t i = 1; i < kWords; ++i)
-    x[i] = 1812433253u * (x[i - 1] ^ (x[i - 1] >> 30)) + i;
+  for (std::uint32_t i = 1; i < kWords; ++i) x[i] = 1812433253u * (x[i - 1] ^ (x[i - 1] >> 30)) + i;
 }
 
 void Generator::make_words() {
