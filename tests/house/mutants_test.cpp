@@ -41,12 +41,18 @@ int occurrences(const std::string& text, const std::string& part) {
   return count;
 }
 
+const std::string kFirst = "tests/mutants/mutants.txt";
+
+// All catalogues: the first, and then the later ones in any order.
+Catalogue all_catalogues() {
+  std::string text = read(kFirst);
+  for (const auto& file : files("tests/mutants", {".txt"}))
+    if (file.filename() != "mutants.txt") text += read(file);
+  return catalogue(text);
+}
+
 TEST(Mutants, ChangeLinesThatOccurExactlyOnce) {
-  const Catalogue all =
-      catalogue(read("tests/mutants/mutants.txt") + read("tests/mutants/second.txt") +
-                read("tests/mutants/third.txt") + read("tests/mutants/fourth.txt") +
-                read("tests/mutants/fifth.txt") + read("tests/mutants/sixth.txt") +
-                read("tests/mutants/seventh.txt"));
+  const Catalogue all = all_catalogues();
   EXPECT_GE(all.originals.size(), 50u);
   for (const auto& [file, text] : all.originals) {
     EXPECT_TRUE(file.starts_with("src/")) << file;
@@ -56,15 +62,11 @@ TEST(Mutants, ChangeLinesThatOccurExactlyOnce) {
 
 // A mutant of a later catalogue may have no row until a test notices it.
 TEST(Mutants, HaveNamesOfTheirOwnAndARowInTheTable) {
-  const std::string first = read("tests/mutants/mutants.txt");
-  const std::string later = read("tests/mutants/second.txt") + read("tests/mutants/third.txt") +
-                            read("tests/mutants/fourth.txt") + read("tests/mutants/fifth.txt") +
-                            read("tests/mutants/sixth.txt") + read("tests/mutants/seventh.txt");
   const std::string table = read("tests/mutants/TABLE.md");
-  const std::size_t in_first = catalogue(first).names.size();
+  const std::size_t in_first = catalogue(read(kFirst)).names.size();
   std::set<std::string> seen;
   int rows = 0;
-  for (const std::string& name : catalogue(first + later).names) {
+  for (const std::string& name : all_catalogues().names) {
     const bool waits = seen.size() >= in_first;
     EXPECT_TRUE(seen.insert(name).second) << name;
     const int here = occurrences(table, "\n| " + name + " | ");
