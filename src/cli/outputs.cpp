@@ -90,7 +90,8 @@ void print_alone(comm::Communicator& world, const std::string& text) {
 
 void flush_stdout() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  // Gloo ignores this signal. But a reader that has ended, as `head` does, is no error.
+  // A reader that has ended, as `head` does, is no error: SIGPIPE ends the process. Ranks that use
+  // Gloo have ignored it until here.
   if (errno == EPIPE) std::signal(SIGPIPE, SIG_DFL), std::raise(SIGPIPE);
   NANOFSDP_REFUSE(.what = "cannot write to standard output", .got = std::strerror(errno));
 }

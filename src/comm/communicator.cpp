@@ -88,7 +88,7 @@ Event Communicator::all_reduce(Stream& stream, Tensor in, Tensor out, ReduceOp o
                                const Call& call) {
   check_place(out, in, 0, "all_reduce: out and in");
   const Tensor mine = own_chunk(out);
-  check_chunks(*this, mine, out, "all_reduce: out");  // before it has done half of its work
+  check_chunks(*this, mine, out, "all_reduce: out");  // before the first half begins
   const Traffic before = traffic_;
   reduce_scatter(stream, in, mine, op, call);
   const Event done = all_gather(stream, mine, out, call);

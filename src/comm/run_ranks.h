@@ -61,7 +61,7 @@ using RankBody = std::function<void(Context&, std::unique_ptr<Communicator>)>;
 
 /// Runs `body` on each rank and waits for all ranks that were started here. It is made for main():
 /// if a rank fails, one line on stderr names the rank that failed first, and says why. With the
-/// backend local only errors between ranks name their rank.
+/// backend local, only an error between ranks names its rank.
 ///
 /// Call it before anything starts a thread, because it forks the ranks. What `body` writes to
 /// memory stays in the rank's process, except with the backend local. A forked rank ends when

@@ -49,7 +49,7 @@ struct ProcessState final : RunState {
 /// others open it. When all have mapped it, they close it, so the file has neither a name nor a
 /// descriptor. Collective over the run.
 /// @param ranks the ranks of the run
-/// @param wanted whether this rank wants to share memory. The others ask it, even if it does not
+/// @param wanted whether this rank wants to share memory. If it does not, it says so to the others
 /// @returns why not all ranks of the run share memory; empty if they do
 /// @throws CommError if a rank does not come in time; RankError if a rank was lost
 std::string share_memory(ProcessState& run, std::vector<int> ranks, bool wanted);

@@ -83,8 +83,8 @@ std::optional<Rendezvous> of_family(const Family& family, const Getenv& getenv) 
   if (r.size == 1) return std::nullopt;
   r.local_size = family.if_set ? tasks_here(getenv, family.local_size, r.size)
                                : number(getenv, family.local_size, 1, r.size, 0);
-  r.local_rank =
-      number(getenv, family.local_rank, 0, (r.local_size > 0 ? r.local_size : r.size) - 1, r.rank);
+  const int most_here = r.local_size > 0 ? r.local_size : r.size;
+  r.local_rank = number(getenv, family.local_rank, 0, most_here - 1, r.rank);
   r.host = required(getenv, "MASTER_ADDR", r.local_size == r.size ? "127.0.0.1" : "",
                     "the name or address of rank 0's machine");
   // The default port is PyTorch's. torchrun's agent has the port for itself, and says so.

@@ -27,8 +27,8 @@ using Body = std::function<void(Store& store)>;
 struct Outcome {
   int exit_code = 0;  ///< 0, 1, 2 for a UsageError, 128 + n for signal n, as shells count
   /// The error that came first. It is empty if all ranks succeeded, if Ctrl-C ended them, or if a
-  /// rank wrote into a pipe whose reader had ended. It is one line, as the text of the exception
-  /// is. If ranks disagree, or if one does not come, indented lines follow with their last calls.
+  /// rank wrote into a pipe whose reader had ended. It is one line if the text of the exception is
+  /// one. If ranks disagree, or if one does not come, indented lines follow with their last calls.
   std::string message;
 };
 

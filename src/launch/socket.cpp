@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 // Asks for a name that is not known until `deadline` is over, because it may become known. Says on
-// stderr once that it waits. The number of an IPv6 address is refused at once.
+// stderr once that it waits. A literal IPv6 address is refused at once.
 sockaddr_in resolve(const std::string& host, std::uint16_t port, Clock::time_point deadline) {
   const addrinfo wanted{.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;

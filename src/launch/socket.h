@@ -51,7 +51,7 @@ void require_descriptors(std::size_t ranks, const std::string& what);
 
 /// Listens on the address of `host`, which must be one of this machine's, and on no other. With
 /// port 0 it takes any free one. A name that is not known is looked up until `wait` is over.
-/// @throws UsageError if it cannot. The number of an IPv6 address is refused at once
+/// @throws UsageError if it cannot. A literal IPv6 address is refused at once
 Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milliseconds wait = {});
 
 /// Waits for the next connection. If the system has no descriptor for it, the socket is closed.
@@ -60,8 +60,8 @@ Socket accept_on(const Socket& listener);
 /// Looks up the name and tries to connect until `timeout` is over, because the other end may start
 /// later. The last attempt may take 100 ms more, and the last look-up as long as the system's
 /// resolver allows. If the other end never came, the socket is closed.
-/// @throws UsageError if the host has no address at the end. The number of an IPv6 address is
-/// refused at once
+/// @throws UsageError if the host has no address at the end. A literal IPv6 address is refused
+/// at once
 Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
 
 }  // namespace nanofsdp::launch

@@ -27,8 +27,9 @@ void require(bool fits, const std::string& objection) {
   if (!fits) throw std::runtime_error(objection);
 }
 
-// Ctrl-S stops stderr together with stdout, and its reader may have ended. The run must go on, so
-// then nothing is written. Returns whether it was.
+// Writes a line to stderr, unless that would stop this thread or end the process: Ctrl-S stops
+// stderr together with stdout, and a program that reads it may have ended. The run must go on then.
+// Returns whether the line was written.
 bool tell_people(const std::string& text) {
   pollfd errors{.fd = fileno(stderr), .events = POLLOUT};
   poll(&errors, 1, /*milliseconds=*/0);
@@ -56,7 +57,7 @@ bool StoreServer::serves() const {
 void StoreServer::serve() try {
   while (serves()) {
     // If no descriptor was left for the newest connection, this round accepts no other one. When
-    // all ranks have left, the next run may use this port.
+    // all ranks have left, no process is let in any more, and the destructor soon ends this loop.
     const bool over = left_ == rendezvous_.size;
     const bool full = over || (!connections_.empty() && !connections_.back().socket.is_open());
     std::vector<pollfd> watched{{.fd = full ? -1 : listener_.descriptor(), .events = POLLIN}};
@@ -108,7 +109,7 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
   } else {
     require(frame.kind == Kind::leave, "not a rank's to say");
     if (++left_ < rendezvous_.size) return;
-    listener_.shut_down();  // before a rank leaves, or its next run would connect here
+    listener_.shut_down();  // a rank that leaves may begin its next run, which must not come here
     if (loss_.kind != Kind::lost) tell_all({Kind::value, kLeft});
   }
 }

@@ -107,7 +107,8 @@ TEST(PrefetchLists, SayWhatIsGatheredAhead) {
             "U.b2 U.b1 u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root ");
 }
 
-// A list is an answer even if it is empty. A unit without a list gathers what came next before.
+// At a unit with an empty list no other unit is gathered ahead. At a unit without a list it is the
+// one that came next in the last pass.
 TEST(PrefetchLists, MayBeEmpty) {
   const auto nothing = [](ShardedModel&, gpt::GPT&) {};
   const auto none_at = [](std::vector<int> blocks) {

@@ -46,7 +46,7 @@ TEST(HybridShardOptimizer, GivesTheBitsOfSumsByGroup) {
                         .shard_size = size};
           const auto expected = Reference(world, o).run();
           EXPECT_EQ(train(backend, world, o), expected) << words(o);
-          if (backend != Backend::local) continue;  // they have shown that they add alike
+          if (backend != Backend::local) continue;  // the others compute the same sums
           o.clip = 0;
           auto split = train(backend, world, o);
           o.strategy = ShardingStrategy::hybrid_shard;
