@@ -8,9 +8,8 @@ namespace nanofsdp {
 
 std::string grouped(std::int64_t n) {
   std::string digits = std::to_string(n);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
     digits.insert(static_cast<std::size_t>(at), ",");
-  }
   return digits;
 }
 

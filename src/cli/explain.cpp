@@ -51,10 +51,9 @@ std::string explain_layouts(std::span<const fsdp::Unit> units) {
       std::string shards =
           fmt::format("{} elements in shards of {}\n", grouped(layout.total_numel()),
                       grouped(layout.shard_numel()));
-      for (int owner = 0; owner < layout.world_size(); ++owner) {
+      for (int owner = 0; owner < layout.world_size(); ++owner)
         shards += fmt::format("    rank {}: {}\n", owner % stored * group + owner / stored,
                               owned(unit.name(), layout, owner));
-      }
       text += "  " + name + ": " + (shards == last ? "as " + before + "\n" : shards);
       last = shards;
       before = name;

@@ -79,10 +79,9 @@ std::string chart(const char* title, bool from_zero, double last, const std::vec
   std::string svg = text(kLeft, top - 8, "start", title) +
                     text((kLeft + kRight) / 2, top + kHeight + 34, "middle", "iteration");
   const double step = tick_step(high - low), right = std::max(1.0, tick_step(last));
-  for (double i = std::ceil(low / step); i * step <= high; ++i) {
+  for (double i = std::ceil(low / step); i * step <= high; ++i)
     svg += fmt::format(R"(<path d="M{} {:.1f}H{}" stroke="#ddd"/>)", kLeft, up(i * step), kRight) +
            text(kLeft - 8, up(i * step) + 4, "end", number(i * step));
-  }
   for (double at = 0; at <= last; at += right)
     svg += text(across(at), top + kHeight + 16, "middle", number(at));
   double name_at = top + 8;

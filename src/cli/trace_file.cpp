@@ -26,9 +26,8 @@ json events(const std::deque<Span>& spans, int rank, Device device) {
   json list = json::array();
   const char* note = spans_say_when_work_ran(device) ? "" : ": when the host issued the GPU's work";
   list.push_back(name_event("process_name", rank, 0, "rank " + std::to_string(rank) + note));
-  for (int lane = 0; const char* name : kLanes) {
+  for (int lane = 0; const char* name : kLanes)
     list.push_back(name_event("thread_name", rank, lane++, name));
-  }
   for (const Span& span : spans) {
     json event = {{"ph", "X"},
                   {"name", span.name},
@@ -63,9 +62,8 @@ std::string exchange(Context& context, comm::Mesh& mesh, std::string text) {
 void write_events(json all, const std::string& path, double start = 1e300) {
   start *= 1e6;
   for (const json& event : all) start = std::min(start, event.value("ts", start));
-  for (json& event : all) {
+  for (json& event : all)
     if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - start;
-  }
   const json trace = {{"traceEvents", std::move(all)}, {"displayTimeUnit", "ms"}};
   write_text("--trace", path, trace.dump() + "\n");
 }

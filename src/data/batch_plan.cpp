@@ -39,9 +39,8 @@ std::vector<MicroStep> plan_step(const StepShape& s, int rank) {
   const std::int64_t first_row = whole ? 0 : rank * s.batch_size / s.ranks;
   const std::int64_t end_row = whole ? s.batch_size : (rank + 1) * s.batch_size / s.ranks;
   std::vector<MicroStep> plan;
-  for (std::int64_t i = 0; i < steps; ++i) {
+  for (std::int64_t i = 0; i < steps; ++i)
     plan.push_back({first_index + i, {first_row, end_row - first_row}});
-  }
   return plan;
 }
 

@@ -33,9 +33,8 @@ std::shared_ptr<const Tokenizer> tokenizer_from_meta(const nlohmann::json& meta)
   for (const auto& [c, token] : stoi.items()) chars += c;
   auto tokenizer = std::make_shared<CharTokenizer>(chars);
   bool same = tokenizer->vocab_size() == vocab_size;
-  for (const auto& [c, token] : stoi.items()) {
+  for (const auto& [c, token] : stoi.items())
     same = same && tokenizer->encode(c) == std::vector<std::int32_t>{token.get<std::int32_t>()};
-  }
   if (same) return tokenizer;
   throw std::invalid_argument("another order, or another number of them");
 }

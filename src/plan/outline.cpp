@@ -42,10 +42,9 @@ void work(nn::Tape& tape, const Tensor& x, const Pass& pass, comm::Communicator*
 }  // namespace
 
 Outline::Outline(const Layer& layer) : layer(layer) {
-  for (const Shape& shape : layer.parameters) {
+  for (const Shape& shape : layer.parameters)
     add("parameter_" + std::to_string(own_parameters().size()),
         std::make_shared<nn::Parameter>(shape, nn::Init::zeros()));
-  }
   for (const Layer& next : layer.behind) {
     Outline& made = *behind_.emplace_back(std::make_unique<Outline>(next));
     add("layers." + std::to_string(behind_.size() - 1), made);

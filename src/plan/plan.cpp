@@ -36,12 +36,10 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   if (run.save) run.save(rehearsal);
   plan.total_peak = context.ledger.total_peak();
   for (const fsdp::Unit& unit : rehearsal.model().units()) plan.units.push_back(unit.numel());
-  for (const fsdp::ShardedParameters* row : rehearsal.model().rows()) {
+  for (const fsdp::ShardedParameters* row : rehearsal.model().rows())
     plan.shard += row->layout().shard_numel();
-  }
-  for (const MemoryClass c : kMemoryClasses) {
+  for (const MemoryClass c : kMemoryClasses)
     plan.memory[static_cast<std::size_t>(c)] = context.ledger.count(c);
-  }
   return plan;
 }
 

@@ -41,9 +41,8 @@ std::shared_ptr<void> own_directory(const std::string& path) {
 
 fs::path set_aside(const fs::path& directory, const std::vector<std::string>& names) {
   fs::path to, made;
-  for (int n = 1; to.empty() || fs::exists(to); ++n) {
+  for (int n = 1; to.empty() || fs::exists(to); ++n)
     to = directory / fmt::format("set_aside.{}", n);
-  }
   for (const std::string& name : names) {
     if (!fs::exists(fs::symlink_status(directory / name))) continue;  // it may lead nowhere
     fs::create_directory(made = to);

@@ -78,10 +78,9 @@ SafetensorsFile::SafetensorsFile(std::string path)
     : path_(std::move(path)),
       file_(path_, {.what = "weights '" + path_ + "'", .expected = "a safetensors file"}) {
   const std::size_t size = file_.bytes().size();
-  if (size < kPrefix) {
+  if (size < kPrefix)
     malformed(path_, "8 bytes that give the header's length",
               fmt::format("a file of {} bytes", size));
-  }
   std::uint64_t header_size = 0;
   std::memcpy(&header_size, file_.bytes().data(), kPrefix);
   const std::uint64_t room = std::min(size - kPrefix, kLargestHeader);

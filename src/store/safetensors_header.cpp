@@ -44,11 +44,10 @@ TensorInfo place(const std::string& name, const json& entry, const std::string& 
     fits = fits && (dim == 0 || bytes <= kMostBytes / dim);
     bytes *= dim;
   }
-  if (!fits || (known && offsets[1] - offsets[0] != bytes)) {
+  if (!fits || (known && offsets[1] - offsets[0] != bytes))
     malformed(path, fmt::format("tensor '{}' to have as many bytes as its shape says", name),
               fmt::format("data_offsets [{}] for shape [{}] of {}", fmt::join(offsets, ", "),
                           fmt::join(shape, ", "), dtype));
-  }
   return {name, {shape.begin(), shape.end()}, dtype, offsets[0], offsets[1]};
 }
 
@@ -170,10 +169,9 @@ SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes
   });
   std::uint64_t next = 0;
   for (const TensorInfo& tensor : result.tensors) {
-    if (tensor.begin != next) {
+    if (tensor.begin != next)
       malformed(path, fmt::format("tensor '{}' at byte {} of the data", tensor.name, next),
                 fmt::to_string(tensor.begin));
-    }
     next = tensor.end;
   }
   if (next == data_bytes) return result;

@@ -41,9 +41,8 @@ using Metadata = std::map<std::string, std::string>;
 template <class Json>
 Metadata texts_of(const Json& object) {
   Metadata texts;
-  for (const auto& [name, value] : object.items()) {
+  for (const auto& [name, value] : object.items())
     texts[name] = value.is_string() ? value.template get<std::string>() : text_of(value);
-  }
   return texts;
 }
 

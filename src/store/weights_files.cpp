@@ -81,9 +81,8 @@ void place(const Box& box, std::span<const float> values, std::span<const std::i
     // Index within the dimensions that are left, row-major.
     auto index = static_cast<std::int64_t>(first);
     std::int64_t to = 0, stride = 1;
-    for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d], index /= sizes[d]) {
+    for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d], index /= sizes[d])
       to += (box.offsets[d] + index % sizes[d]) * stride;
-    }
     std::ranges::copy(values.subspan(first, row),
                       whole.subspan(static_cast<std::size_t>(to)).begin());
   }
@@ -96,10 +95,9 @@ WeightsFiles::WeightsFiles(const fs::path& directory) {
   path_ = paths.size() == 1 ? paths[0] : directory.string();
   for (std::size_t file = 0; file < paths.size(); ++file) add(file, paths[file]);
   const auto shards = metadata().find(kShards);
-  if (shards != metadata().end() && shards->second != fmt::to_string(paths.size())) {
+  if (shards != metadata().end() && shards->second != fmt::to_string(paths.size()))
     malformed(directory.string(), fmt::format("{} files of one model", shards->second),
               fmt::to_string(paths.size()));
-  }
   for (const auto& [name, boxes] : boxes_) tensors_.push_back(whole(name, boxes));
 }
 
@@ -132,10 +130,9 @@ TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& 
   double expected = 1, got = 0;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     const auto twice = [&](const Box& other) { return overlap(other, boxes[i]); };
-    if (std::any_of(boxes.begin(), boxes.begin() + i, twice)) {
+    if (std::any_of(boxes.begin(), boxes.begin() + i, twice))
       malformed(path_, fmt::format("every element of '{}' once", name), "some of them twice",
                 "is there a file of other weights?");
-    }
     for (std::size_t d = 0; d < tensor.shape.size(); ++d)
       tensor.shape[d] = std::max(tensor.shape[d], end_of(boxes[i], d));
     got += static_cast<double>(boxes[i].saved.numel());

@@ -46,9 +46,8 @@ bool describes(const WeightsInfo& info, const std::vector<store::TensorInfo>& te
   const gpt::GPTConfig& c = info.config;
   const auto sizes = {c.block_size, c.vocab_size, c.n_layer, c.n_head, c.n_embd};
   if (std::max(sizes) > kMost || std::ssize(tensors) < c.n_layer ||
-      make_tokenizer(info)->vocab_size() != c.vocab_size) {
+      make_tokenizer(info)->vocab_size() != c.vocab_size)
     return false;
-  }
   return std::ranges::all_of(gpt::GPT(c).named_parameters(), [&](const nn::Parameter* parameter) {
     return std::ranges::count(tensors, store::info_of(*parameter)) == 1;
   });
@@ -69,9 +68,8 @@ RunState run_state_of(const store::Metadata& metadata, const std::string& out_di
   const RunState state = j;
   Generator(0).set_state(state.generator);  // throws if it is not a state
   if (state.iteration < 0 || state.vocab_size < std::ssize(state.pieces) ||
-      state.vocab_size > 1'000'000) {
+      state.vocab_size > 1'000'000)
     throw std::invalid_argument("counts that make no sense");
-  }
   return state;
 } catch (const std::bad_alloc&) {
   throw;

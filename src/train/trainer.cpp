@@ -69,10 +69,9 @@ void Trainer::clear_losses() {
 std::array<double, 2> Trainer::losses_over_ranks() {
   const Tensor all = losses_.tensor({2 * mesh_.size()}, DType::float64);
   Stream& stream = *context_.compute;
-  if (mesh_.size() > 1) {
+  if (mesh_.size() > 1)
     stream.wait(
         mesh_.world().all_gather(stream, loss_sums(), all, {.unit = "loss", .control = true}));
-  }
   std::vector<double> values(static_cast<std::size_t>(all.numel()));
   transfer(stream, all, Tensor(values.data(), all.shape(), DType::float64));
   std::array<double, 2> sums{};

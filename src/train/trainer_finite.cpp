@@ -56,9 +56,8 @@ void Trainer::stop(std::int64_t iteration, const std::string& got) const {
 void Trainer::require_finite(std::int64_t iteration, const StepResult& result) {
   if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
   std::vector<NamedTensor> gradients;
-  for (const fsdp::Unit& unit : sharded_.units()) {
+  for (const fsdp::Unit& unit : sharded_.units())
     gradients.push_back({unit.name(), unit.trains() ? unit.rows()[0].gradient_shard() : Tensor()});
-  }
   // The order in which backward reduces the units: reversed, with the root last.
   std::reverse(gradients.begin(), gradients.end() - 1);
   const std::string first = first_not_finite(context_, mesh_, gradients);
@@ -84,12 +83,10 @@ void Trainer::require_finite_state(std::int64_t iteration) {
     const auto look_at = [&](const std::string& what, const Tensor& tensor) {
       tensors.push_back({what + " of " + unit.name(), tensor});
     };
-    for (const fsdp::ShardedParameters& row : unit.rows()) {
+    for (const fsdp::ShardedParameters& row : unit.rows())
       look_at("parameters", row.parameter_shard());
-    }
-    for (std::size_t s = 0; s < optimizer_.state_names().size(); ++s) {
+    for (std::size_t s = 0; s < optimizer_.state_names().size(); ++s)
       look_at(optimizer_.state_names()[s], optimizer_.state(i)[s]);
-    }
   }
   const std::string first = first_not_finite(context_, mesh_, tensors);
   if (!first.empty()) stop(iteration, first + " that are not finite");
