@@ -14,14 +14,9 @@ constexpr double kNever = HUGE_VAL;
 
 bool on_cpu(const Machine& machine) { return machine.kind == Machine::Kind::cpu; }
 
-// The number of ranks that share a machine's cores, memory and network.
-double sharers(const Machine& machine, const Setup& setup) {
-  return on_cpu(machine) ? std::min<double>(setup.ranks, machine.node_ranks) : 1;
-}
-
 // The cores that each rank of a machine has.
 double cores_of(const Machine& machine, const Setup& setup) {
-  return machine.cores / sharers(machine, setup);
+  return machine.cores / machine.sharers(setup.ranks);
 }
 
 // Plays one log. It plays a stream only as far as its time is needed: to the point for which the
@@ -205,7 +200,7 @@ double work_seconds(const Machine& machine, const Setup& setup, const Cost& cost
       (brief * cost.attention / machine.attention + cost.flops / machine.flops) / cores;
   const double bytes = cost.read + (cpu ? cost.overwritten : cost.written);
   const double memory =
-      bytes * sharers(machine, setup) / (machine.memory_bandwidth * machine.memory_efficiency);
+      bytes * machine.sharers(setup.ranks) / (machine.memory_bandwidth * machine.memory_efficiency);
   return (cpu ? products + std::max(other, memory) : std::max(products + other, memory)) +
          cost.launches * machine.kernel_time;
 }
@@ -214,7 +209,7 @@ Transfer transfer(const Machine& machine, const Setup& setup, const Payload& pay
   const double n = payload.ranks;
   const double k = std::clamp(std::floor(machine.node_ranks / payload.stride), 1.0, n);
   const double m = std::ceil(n / k);
-  const double ranks = sharers(machine, setup);
+  const double ranks = machine.sharers(setup.ranks);
   const double cards = on_cpu(machine) ? 1 / ranks : k;
   const double inside = machine.node_bandwidth / ranks;
   const double outside = cards * machine.network_bandwidth / machine.network_oversubscription;

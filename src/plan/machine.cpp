@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <set>
 #include <span>
 #include <utility>
@@ -21,7 +20,7 @@ namespace plan {
 namespace {
 
 constexpr std::string_view kHeading = "[fitted]";
-constexpr double kMany = std::numeric_limits<double>::max();
+constexpr double kMany = 1e24;  // a time or a number of bytes stays finite
 
 // A number of a machine's file. A value outside the limits is probably in other units, such as
 // gigabytes or microseconds.
@@ -67,11 +66,6 @@ void check(bool right, const std::string& where, std::string expected, std::stri
                   .hint = "data/machines/h100.txt shows how it is written, in which units");
 }
 
-std::string range_of(const Number& n) {
-  const std::string most = n.most == kMany ? "" : fmt::format(" and at most {}", n.most);
-  return fmt::format("at least {}{}", n.least, most);
-}
-
 void set(Machine& machine, const std::string& where, std::string_view name,
          const std::string& value) {
   if (name == "kind") {
@@ -89,7 +83,7 @@ void set(Machine& machine, const std::string& where, std::string_view name,
   const double number = std::strtod(value.c_str(), &end);
   const bool whole = !value.empty() && end == value.c_str() + value.size();
   check(whole && number >= n->least && number <= n->most, where,
-        fmt::format("{} = a number {}", name, range_of(*n)), value);
+        fmt::format("{} = a number at least {} and at most {}", name, n->least, n->most), value);
   if (base == name) machine.*n->value = number;
   if (base != name) machine.attentions[std::string(name.substr(base.size() + 1))] = number;
 }
@@ -116,9 +110,8 @@ Machine parse_machine(std::string_view text, const std::string& path) {
     }
   }
   check(seen.contains("kind"), path, "a line kind = ...", "none");
-  for (const Number& n : kNumbers) {
+  for (const Number& n : kNumbers)
     check(seen.contains(n.name), path, fmt::format("a line {} = ...", n.name), "none");
-  }
   return machine;
 }
 

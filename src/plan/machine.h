@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -52,6 +53,11 @@ struct Machine {
   double network_efficiency = 1;  ///< fitted: share of both bandwidths between ranks
   double overlap_slowdown = 1;    ///< fitted: factor of computing time while a collective runs
   std::string fitted_to{};        ///< the text of the heading
+
+  /// The ranks that share memory, cores and network with a rank. A GPU has its own.
+  double sharers(int ranks) const {
+    return kind == Kind::cpu ? std::min<double>(ranks, node_ranks) : 1;
+  }
 };
 
 /// @param path names the text in messages

@@ -97,10 +97,11 @@ TEST(Machine, SaysWhatIsWrong) {
                     wrong));
   }
   expect(with("memory_bandwidth = 30e9", "memory_bandwidth = 0"),
-         "m.txt:4: expected memory_bandwidth = a number at least 1000000, got '0'");
+         "m.txt:4: expected memory_bandwidth = a number at least 1000000 and at most 1e+24, "
+         "got '0'");
   // These are in the wrong units: gigabytes, and microseconds.
   expect(with("memory = 16e9", "memory = 16"),
-         "m.txt:3: expected memory = a number at least 1000000, got '16'");
+         "m.txt:3: expected memory = a number at least 1000000 and at most 1e+24, got '16'");
   expect(with("node_latency = 1e-5", "node_latency = 10"),
          "m.txt:17: expected node_latency = a number at least 0 and at most 1, got '10'");
   expect(
@@ -109,6 +110,8 @@ TEST(Machine, SaysWhatIsWrong) {
   expect(with("kind = cpu\n", ""), "m.txt: expected a line kind = ..., got 'none'");
   expect(with("network_efficiency = 0.25\n", ""),
          "m.txt: expected a line network_efficiency = ..., got 'none'");
+  expect(with("flops = ", "flops = 1e300  # "),
+         "m.txt:8: expected flops = a number at least 1000000 and at most 1e+24, got '1e300'");
   expect("", "m.txt: expected a line kind = ..., got 'none'");
 }
 
