@@ -66,7 +66,7 @@ Rates print_race(const BenchOptions& options, const std::string& title,
 /// Each of these measures and prints one section of the command.
 Rates bench_operators(const BenchOptions& options, int threads);
 Rates bench_collectives(const BenchOptions& options, int ranks);
-void bench_steps(const BenchOptions& options);
+Rates bench_steps(const BenchOptions& options);
 
 /// Measures this computer for a minute. It measures all rows, whatever `options.rows` says.
 /// @returns the text of a file that `nanofsdp plan --machine=FILE` reads
@@ -103,7 +103,9 @@ struct Saturation {
 /// The curve through two measurements; half is at least 0.
 Saturation saturation(double short_size, double short_rate, double long_size, double long_rate);
 
-/// The text of a machine file of a CPU. @param about the first line
+/// The first words of a machine file that was measured.
+inline constexpr char kMeasured[] = "# Measured by nanofsdp bench --machine.";
+/// The text of a machine file of a CPU. @param about the second line
 std::string machine_text(const plan::Machine& machine, const std::string& about);
 
 }  // namespace nanofsdp::bench

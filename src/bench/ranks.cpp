@@ -34,9 +34,8 @@ void copy_chunks_of_others(const Chunks& c) {
   }
 }
 void add_chunks_of_others(const Chunks& c) {
-  for (int peer = 1; peer < c.world.size(); ++peer) {
+  for (int peer = 1; peer < c.world.size(); ++peer)
     add(c.mine.span<float>(), c.of(c.others, peer).span<float>());
-  }
 }
 
 struct Collective {
@@ -188,7 +187,8 @@ Rates bench_collectives(const BenchOptions& options, int ranks) {
                     std::move(candidates));
 }
 
-void bench_steps(const BenchOptions& options) {
+Rates bench_steps(const BenchOptions& options) {
+  Rates all;
   for (const Timed& timed : kTimed) {
     train::TrainerOptions settings;
     settings.batch_size = timed.batch, settings.block_size = timed.block;
@@ -205,11 +205,12 @@ void bench_steps(const BenchOptions& options) {
                               return time_steps(options, crew, settings, dataset, timed.steps);
                             }});
     }
-    print_race(
+    all.merge(print_race(
         options,
         fmt::format("training step, batch {}, block {}, {}", timed.batch, timed.block, timed.name),
-        std::move(candidates));
+        std::move(candidates)));
   }
+  return all;
 }
 
 }  // namespace nanofsdp::bench

@@ -28,19 +28,20 @@ int bench_command(const std::vector<std::string>& args) {
   line.add("machine", machine);
   line.parse(args);
   if (!machine.empty()) {
-    // Checks that the file can be written, and keeps its text until the end.
-    write_text("--machine", machine, "", std::ios::app);
+    require_output("--machine", machine, bench::kMeasured);
     write_text("--machine", machine, bench::bench_machine(options));
     return 0;
   }
   fmt::print("{}; cores: {}; rounds for each median: {}\n", build_info(), cores, options.rounds);
+  const auto wanted = [&](const char* section) { return only == "all" || only == section; };
+  std::size_t rows = 0;
   // These fork processes, so they come first, while this process has no threads.
-  if (only == "all" || only == "steps") bench::bench_steps(options);
-  if (only == "all" || only == "collectives") bench::bench_collectives(options, ranks);
-  for (const int width : {1, threads}) {
-    if (only == "all" || only == "operators") bench::bench_operators(options, width);
-    if (threads == 1) break;
-  }
+  if (wanted("steps")) rows += bench::bench_steps(options).size();
+  if (wanted("collectives")) rows += bench::bench_collectives(options, ranks).size();
+  if (wanted("operators")) rows += bench::bench_operators(options, 1).size();
+  if (wanted("operators") && threads > 1) rows += bench::bench_operators(options, threads).size();
+  require(rows > 0, "rows", "a part of \"title, name\" of a row", "'" + options.rows + "'",
+          "without --rows all are printed");
   return 0;
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "cli/run_picture.h"
+#include "cli/trace_file.h"
 #include "store/weights.h"
 
 namespace nanofsdp::cli {
@@ -33,8 +34,8 @@ bool same(const std::string& a, const std::string& b) {
 
 // The reason why a file cannot be written, or must not be; empty if it can. Directories that are
 // missing can be made. If `begin` is not empty, only a file that begins so, or is empty, may be
-// replaced.
-std::string obstacle(const fs::path& path, const std::string& begin) {
+// replaced, and of its directories only `made` may be missing.
+std::string obstacle(const fs::path& path, const std::string& begin, const std::string& made) {
   std::error_code ignored;
   fs::path whole = fs::absolute(path), there = whole;
   for (; !fs::exists(there, ignored); there = there.parent_path())
@@ -42,6 +43,9 @@ std::string obstacle(const fs::path& path, const std::string& begin) {
   if (fs::is_directory(there) != (there != whole)) return there == whole ? "a directory" : "a file";
   const int wanted = there == whole ? W_OK : W_OK | X_OK;
   if (::access(there.c_str(), wanted) != 0) return std::strerror(errno);
+  const std::string parent = whole.parent_path().string();
+  if (!begin.empty() && !fs::is_directory(parent) && !same(parent, made))
+    return "no such directory";
   if (begin.empty() || !fs::is_regular_file(there)) return "";
   std::string found(begin.size(), '\0');
   const bool some = std::ifstream(there).read(found.data(), std::ssize(found)).gcount() > 0;
@@ -58,24 +62,27 @@ void require_outputs(const TrainOptions& o) {
       {"--out_dir", in_out_dir(store::weights_path(o.out_dir)), ""},
       {"--out_dir", in_out_dir(run_picture_path(o.out_dir)), ""},
       {"--metrics", o.metrics, R"({"iter")"},
-      {"--trace", o.trace, R"({"displayTimeUnit")"}};
+      {"--trace", o.trace, kTraceBegins}};
   for (const auto& [option, path, begin] : std::span(files).subspan(2)) {
     if (path.empty() || (option == "--out_dir" && !o.saves())) continue;
-    std::string got = obstacle(path, begin), parent = fs::absolute(path).parent_path().string();
-    if (!begin.empty() && got.empty() && !fs::is_directory(parent) && !same(parent, o.out_dir))
-      got = "no such directory";
+    std::string got;
     for (const auto& [other, file, _] : files) {
       if (other == option) break;
       if (same(path, file)) got = "that of " + other;
     }
-    NANOFSDP_REFUSE_IF(!got.empty(), .what = option, .expected = "a file that can be written",
-                       .got = fmt::format("'{}' ({})", path, got));
+    require_output(option, path, begin, o.out_dir, got);
   }
 }
 
-void write_text(const std::string& option, const std::string& path, const std::string& text,
-                std::ios::openmode mode) {
-  std::ofstream file(path, mode);
+void require_output(const std::string& option, const std::string& path, const std::string& begin,
+                    const std::string& made, std::string got) {
+  if (got.empty()) got = obstacle(path, begin, made);
+  NANOFSDP_REFUSE_IF(!got.empty(), .what = option, .expected = "a file that can be written",
+                     .got = fmt::format("'{}' ({})", path, got));
+}
+
+void write_text(const std::string& option, const std::string& path, const std::string& text) {
+  std::ofstream file(path);
   file << text;
   file.close();
   NANOFSDP_REFUSE_IF(!file, .what = option, .expected = "a file that can be written",

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ios>
 #include <string>
 
 #include "cli/options.h"
@@ -17,10 +16,17 @@ namespace nanofsdp::cli {
 /// @throws UsageError naming the option
 void require_outputs(const TrainOptions& options);
 
-/// Writes a text to a file. With std::ios::app the text is added at the end.
+/// Requires that a file can be written, and that no file of something else is lost.
+/// @param begin the first words of a file that may be replaced; empty: any file
+/// @param made  a directory that will be made; the file's own must exist, or be this one
+/// @param got   what speaks against the file already; empty: nothing
+/// @throws UsageError naming the option
+void require_output(const std::string& option, const std::string& path, const std::string& begin,
+                    const std::string& made = "", std::string got = "");
+
+/// Writes a text to a file.
 /// @throws UsageError naming the option, if it cannot be written
-void write_text(const std::string& option, const std::string& path, const std::string& text,
-                std::ios::openmode mode = std::ios::trunc);
+void write_text(const std::string& option, const std::string& path, const std::string& text);
 
 /// Prints a text on one rank, and waits until the system has taken it. A reader may pause, as a
 /// pager and a terminal after Ctrl-S do. Such a pause does not count for the timeouts of the other

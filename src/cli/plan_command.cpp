@@ -36,10 +36,9 @@ Words values_of(const std::string& option, const PlanOptions& o) {
           "ranks, batch_size, strategy or recompute, with commas", "'" + option + "'");
   all.clear();
   const std::int64_t last = ranks ? t.ranks : t.batch_size;
-  for (std::int64_t n = 1; n <= last; n = n == last ? last + 1 : std::min(2 * n, last)) {
+  for (std::int64_t n = 1; n <= last; n = n == last ? last + 1 : std::min(2 * n, last))
     if (!ranks || !groups || n % t.shard_size == 0)
       all.push_back(ranks ? ranks_typed(o, n) : fmt::format(" --batch_size={}", n));
-  }
   return all;
 }
 
@@ -131,8 +130,8 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
   const std::string groups = plural(t.ranks / F, "group") + " of " +
                              plural(F, o.practice.tensor > 1 ? "tensor group" : "rank");
-  fmt::print("model      {} parameters in {} units: {}\n{}\n\n{}\n", grouped(plan.numel()),
-             plan.units.size(), unit_sizes(plan.units),
+  fmt::print("model      {} in {}: {}\n{}\n\n{}\n", plural(plan.numel(), "parameter"),
+             plural(std::ssize(plan.units), "unit"), unit_sizes(plan.units),
              sharding_line(t, t.strategy, groups, plan.shard, F * plan.shard - plan.numel()),
              explain_plan(plan));
   if (plan.time) print_time(o, json);
@@ -143,12 +142,13 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
 int plan_command(const std::vector<std::string>& args) {
   PlanOptions o = parse_plan_options(args);
   TrainOptions& t = o.training;
-  t.out_dir = t.metrics = t.reference = "";  // a plan writes no such files, nor reads them
-  require_outputs(t);
+  if (!t.trace.empty()) require_output("--trace", t.trace, kTraceBegins);
   if (t.vocab_size == 0)  // for --text
     t.vocab_size = data::load_dataset(t, t.block_size).tokenizer().vocab_size();
   if (!o.sweep.empty()) return sweep(o);
+  const std::vector<std::string> notes = t.notes;  // those of the options that a person typed
   if (o.fit > 0) o = typed_behind(o, fitted(o, ""));
+  t.notes = notes;
   const plan::Plan plan = plan_of(o);
   if (!t.trace.empty()) {
     require(plan.time.has_value(), "trace", "a --machine beside it", "none");

@@ -16,6 +16,9 @@ namespace nanofsdp::cli {
 /// wait. Time begins with the first span of any rank. On one host all ranks have the same clock. On
 /// CUDA the times are those at which the host issued the work, and the name of each rank says so.
 
+/// The first words of every trace.
+inline constexpr char kTraceBegins[] = R"({"displayTimeUnit")";
+
 /// Writes the trace on rank 0. Collective, control traffic.
 /// @throws UsageError on rank 0 if the file cannot be written
 void write_trace(Context& context, comm::Mesh& mesh, const std::string& path);

@@ -39,6 +39,20 @@ TEST(Bench, CountsWhatEachRankSends) {
   EXPECT_EQ(count(out, " ms "), 5) << out;
 }
 
+TEST(Bench, RefusesAChoiceOfNoRowAndAFileOfSomethingElse) {
+  const TemporaryDirectory directory;
+  const std::string none =
+      testing::output_of(directory, {"bench", "--only=collectives", "--rows=zzzz"}, 2);
+  EXPECT_EQ(count(none, "--rows: expected a part of \"title, name\" of a row, got 'zzzz'"), 1)
+      << none;
+  directory.write("mine.txt", "my notes\n");
+  const std::string kept = testing::output_of(directory, {"bench", "--machine=mine.txt"}, 2);
+  EXPECT_EQ(count(kept, "a file of something else, which would be lost"), 1) << kept;
+  EXPECT_EQ(testing::read_file(directory.file("mine.txt")), "my notes\n");
+  const std::string nowhere = testing::output_of(directory, {"bench", "--machine=no/m.txt"}, 2);
+  EXPECT_EQ(count(nowhere, "no such directory"), 1) << nowhere;
+}
+
 // Ranks that do not communicate hold the same memory, except the scratch in which Gloo sums.
 TEST(Bench, LongMeasuresStepsWithAndWithoutCommunication) {
   const std::string out = bench({"--only=steps", "--rows=4 x 128, 2 ranks"});
