@@ -223,6 +223,12 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
     }
   }
 
+  std::vector<Option*> order;  // options that are set, each where it was set last
+  const auto assign = [&](Option& option, const std::string& value, const std::string& place) {
+    option.value = value, option.place = place;
+    std::erase(order, &option);
+    order.push_back(&option);
+  };
   if (config) {
     const Config file = read_config(*config);
     recipe_ = fmt::format("nanoGPT's defaults, and {}{}", *config,
@@ -233,17 +239,11 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
       if (is_default && !completes) continue;
       const std::string place = fmt::format("{}:{}: ", *config, line);
       NANOFSDP_REFUSE_IF(name == "config", .what = place + "a config file cannot name another");
-      Option& option = find(name, place);
-      option.value = value;
-      option.place = is_default ? kNanoGptsPlace : place;
+      assign(find(name, place), value, is_default ? kNanoGptsPlace : place);
     }
   }
-  for (auto& [option, value] : typed) {  // the command line comes last
-    option->value = value;
-    option->place = "";
-  }
-  for (const Option& option : options_)
-    if (option.place) apply(option);
+  for (const auto& [option, value] : typed) assign(*option, value, "");  // these come last
+  for (const Option* option : order) apply(*option);
 }
 
 }  // namespace cli

@@ -50,8 +50,8 @@ class CommandLine {
   void add(const std::string& name, std::string shown_default, Setter setter);
 
   /// Sets the variables: first from the config file, if a positional argument or --config names
-  /// one, then from `args` (--name=value or --name value); if an option is given twice, the last
-  /// value counts.
+  /// one, then from `args` (--name=value or --name value). If an option is given twice, or two
+  /// options name the same, as --strategy and --zero do, the last value counts.
   /// @param completes whether options that a config file leaves out get nanoGPT's default, if this
   ///   line has them. (Without a config file, the variables have their own.)
   /// @throws UsageError naming the option, for an unknown one also the nearest that exists

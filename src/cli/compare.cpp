@@ -46,9 +46,8 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
   }
   // Between two steps all borrowed memory has been given back.
   for (const MemoryClass c :
-       {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer}) {
+       {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer})
     row.at_rest += context.ledger.count(c).reserved;
-  }
   row.peak = context.ledger.total_peak();
   row.sent = (trainer.mesh().traffic() - before).bytes_sent;
   std::vector<float> room;
@@ -74,9 +73,11 @@ int compare_command(const std::vector<std::string>& args) {
   fmt::print("{:>34}{:>14}{:>14}{:>11}{:>10}  {}\n", "parameter", "rank a step", "rank",
              "ms a step", "loss", "losses and weights");
   bool same = true;
+  const int k = options.reshard_after_forward;
   std::uint64_t first = 0;
   for (int stage = 0; stage < 4; ++stage) {
     options.strategy = fsdp::kShardings[stage].strategy;
+    options.reshard_after_forward = sharding_of(options.strategy).reshards_after_forward ? k : 0;
     const Row row = bench::on_ranks<Row>(
         options, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
           return train_row(options, dataset, context, std::move(world));

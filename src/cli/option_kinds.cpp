@@ -3,6 +3,7 @@
 #include <array>
 
 #include "bench/numbers.h"
+#include "data/batch_plan.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -97,11 +98,15 @@ std::string sharding_line(const TrainOptions& o, fsdp::ShardingStrategy strategy
                      grouped(padding));
 }
 
-void settle_strategy(TrainOptions& o, CommandLine& line) {
-  NANOFSDP_REFUSE_IF(line.given("strategy") && line.given("zero"),
-                     .what = "--strategy and --zero both name a strategy; give one of them");
+bool reduces_once(const TrainOptions& o) {
+  const data::StepShape step{o.batch_size, o.gradient_accumulation_steps, o.ranks};
+  return data::micro_steps_per_rank(step) == 1 || !sharding_of(o.strategy).gradients;
+}
+
+void settle_strategy(TrainOptions& o) {
   using enum fsdp::ShardingStrategy;
   const fsdp::Sharding& sharding = sharding_of(o.strategy);
+  o.no_sync &= !reduces_once(o);  // a unit need not keep whole gradients
   const int k = o.reshard_after_forward, group = o.shard_size > 0 ? o.shard_size : o.ranks;
   require(k == 0 || sharding.reshards_after_forward, "reshard_after_forward",
           "0 unless --strategy=full_shard or hybrid_shard", k);

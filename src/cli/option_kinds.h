@@ -82,10 +82,12 @@ void settle_backend(CommandLine& line, comm::RanksOptions& o);
 std::string sharding_line(const TrainOptions& o, fsdp::ShardingStrategy strategy,
                           const std::string& units, std::int64_t shard, std::int64_t padding);
 
-/// Call it after parse(). --strategy and --zero both name the sharding, so only one may be given.
-/// A hybrid strategy in one group, or in groups of one, has a simpler name.
+/// Whether a step reduces gradients once, with or without --no_sync.
+bool reduces_once(const TrainOptions& o);
+
+/// Call it after parse(). A hybrid strategy in one group, or in groups of one, has a simpler name.
 /// @throws UsageError
-void settle_strategy(TrainOptions& o, CommandLine& line);
+void settle_strategy(TrainOptions& o);
 
 /// Call it after parse(). --text and --dataset both name a text, so only one may be typed. A text
 /// comes before the dataset of a config file, and a typed dataset before the text of a config file.

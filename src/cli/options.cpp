@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "cli/option_kinds.h"
-#include "data/batch_plan.h"
 #include "store/checkpoint.h"
 #include "train/model_file.h"
 #include "train/pretrained.h"
@@ -109,7 +108,6 @@ void settle_model(TrainOptions& o, CommandLine& line) {
 // Notes options that were typed and change nothing in this run.
 void note_idle(TrainOptions& o, const CommandLine& line) {
   const bool alone = o.ranks == 1, whole = o.strategy == fsdp::ShardingStrategy::no_shard;
-  const data::StepShape step{o.batch_size, o.gradient_accumulation_steps, o.ranks};
   line.note_idle(o.notes, {{o.eval_only, "evaluates"},
                            {!o.decay_lr, "constant"},
                            {o.out_dir.empty(), "unsaved"},
@@ -117,7 +115,7 @@ void note_idle(TrainOptions& o, const CommandLine& line) {
                            {o.backend != comm::Backend::gloo, "not_gloo"},
                            {alone || whole, "ungathered"},
                            {alone || !sharding_of(o.strategy).reshards_after_forward, "unsharded"},
-                           {data::micro_steps_per_rank(step) == 1, "one_micro_step"},
+                           {reduces_once(o), "one_reduction"},
                            {o.init_from != "scratch", "read"},
                            {o.device == Device::cpu, "cpu"},
                            {true, "wandb"}});
@@ -134,7 +132,7 @@ TrainOptions parse_options(TrainOptions o, CommandLine line,
   if (o.eval_only) o.gradient_accumulation_steps = o.ranks;  // no step is divided among ranks
   check_together(o);
   settle_text(o, line);
-  settle_strategy(o, line);
+  settle_strategy(o);
   settle_backend(line, o);
   note_idle(o, line);
   // Each rank may have its files in other places. But all ranks must save, or none, and all must

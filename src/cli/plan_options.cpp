@@ -34,9 +34,8 @@ void settle_model(PlanOptions& o, CommandLine& line) {
   require(o.unit == 0 || (o.unit >= 1 && o.parameters <= 1000 * o.unit), "unit",
           "1 or more, for at most 1000 units", o.unit);
   if (!bare && o.model == "gpt") return;
-  for (const char* name : {"n_layer", "n_head", "n_embd", "bias", "vocab_size"}) {
+  for (const char* name : {"n_layer", "n_head", "n_embd", "bias", "vocab_size"})
     require(!line.given(name), name, "nothing beside --model or --parameters", line.value(name));
-  }
   line.set_default("batch_size", "1");
   line.set_default("gradient_accumulation_steps", fmt::to_string(o.training.ranks));
 }
@@ -48,7 +47,7 @@ void settle_kernels(PlanOptions& o, CommandLine& line) {
   if (shape) line.set_default("kernels", shape->kernels);
   if (shape) line.set_default("block_size", fmt::to_string(shape->block_size));
   require(o.is_ours() ? !shape || !shape->is_llama : shape.has_value(), "kernels",
-          "nanofsdp for --model=gpt, another for a Llama", o.kernels);
+          "nanofsdp for a GPT and for --parameters, another for a Llama", o.kernels);
   const int T = o.practice.tensor, W = o.training.ranks;
   require(T == 1 || (!o.is_ours() && W % T + shape->n_kv_head % T + shape->n_inner % T == 0),
           "tensor", "1 with --kernels=nanofsdp, else a divisor of --ranks, heads, the MLP's width",
@@ -68,7 +67,8 @@ void settle_machine(PlanOptions& o, CommandLine& line) {
   const plan::Machine machine = plan::find_machine(o.machine);
   const bool gpu = machine.kind == plan::Machine::Kind::gpu;
   TrainOptions& t = o.training;
-  if (t.threads == 0) t.threads = std::max(1, static_cast<int>(machine.cores) / t.ranks);
+  if (t.threads == 0)
+    t.threads = std::max(1, static_cast<int>(machine.cores / machine.sharers(t.ranks)));
   require(!line.given("device") || o.is_gpu() == gpu, "device",
           gpu ? "cuda on this --machine" : "cpu on this --machine", line.value("device"));
   line.set("device", gpu ? "cuda" : "cpu", "--machine: ");
@@ -80,7 +80,8 @@ double bytes_of(const std::string& size) {
   const std::size_t digits = std::min(size.find_first_not_of(".0123456789"), size.size());
   const std::string unit = size.substr(digits);
   const double bytes = std::atof(size.c_str()) * (unit == "GiB" ? 0x1p30 : 1e9);
-  require(bytes > 0 && (unit == "GB" || unit == "GiB"), "fit", "a size, 80GB or 74.5GiB",
+  const bool number = bytes > 0 && bytes < 1e24 && size.find('.') == size.rfind('.');
+  require(number && (unit == "GB" || unit == "GiB"), "fit", "a size, 80GB or 74.5GiB",
           "'" + size + "'");
   return bytes;
 }
@@ -100,6 +101,7 @@ void note_idle(PlanOptions& o, CommandLine& line) {
                   {bare || line.given("model"), "chosen"},
                   {t.recompute == gpt::Recompute::none, "kept"},
                   {!timed, "untimed"},
+                  {timed && o.fit > 0, "fitted"},
                   {timed && o.ranks() <= o.find_machine().node_ranks, "node"},
                   {!o.sweep.empty(), "sweep"},
                   {gpu, "gpu"},
@@ -108,7 +110,7 @@ void note_idle(PlanOptions& o, CommandLine& line) {
                   {alone, "alone"},
                   {alone || t.strategy == fsdp::ShardingStrategy::no_shard, "ungathered"},
                   {alone || !sharding_of(t.strategy).reshards_after_forward, "unsharded"},
-                  {t.gradient_accumulation_steps <= t.ranks, "one_micro_step"},
+                  {reduces_once(t), "one_reduction"},
                   {true, "plan"}});
 }
 
@@ -137,7 +139,7 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
 plan::Machine PlanOptions::find_machine() const {
   plan::Machine found = plan::find_machine(machine);
   if (network > 0) found.network_bandwidth = network;
-  if (fit > 0) found.memory = std::min(found.memory, is_gpu() ? fit : fit * training.ranks);
+  if (fit > 0) found.memory = std::min(found.memory, fit * found.sharers(ranks()));
   if (practice.attention == "ours") return found;
   require(found.attentions.contains(practice.attention), "attention",
           "a kernel that this --machine knows", practice.attention);
@@ -156,7 +158,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("tensor", o.practice.tensor, kSize);
   line.add("machine", o.machine);
   line.add("network_bandwidth", o.network, kNoneOrMore);
-  line.add("memory_reserve", o.reserve, kNoneOrMore);
+  line.add("memory_reserve", o.reserve, {0, 1e9, "a number of GiB in [0, 1e9)"});
   line.add("fit", "", [&o](const std::string& size) { o.fit = bytes_of(size); });
   line.add("sweep", o.sweep);
   line.add("trace", t.trace);
@@ -164,7 +166,8 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   add_training(line, t, {"scratch"});
   line.parse(args, /*completes=*/true);
   require(t.pretrained.empty(), "pretrained", "nothing: options say the sizes", t.pretrained);
-  if (line.is_default("model") && t.init_from.starts_with("gpt2")) o.model = t.init_from;
+  if (o.parameters == 0 && line.is_default("model") && t.init_from.starts_with("gpt2"))
+    o.model = t.init_from;
   require(o.network == 0 || o.network >= 1e6, "network_bandwidth",
           "bytes/s, 1e6 or more (400 Gb/s are 50e9); 0: the machine's", o.network);
   o.practice.recompute = t.recompute;
@@ -175,9 +178,11 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   o.practice.dtype = fsdp::compute_dtype(t.precision, t.device);
   settle_text(t, line);
   if (line.is_default("vocab_size")) t.vocab_size = t.text.empty() ? vocabulary_of(t.dataset) : 0;
-  settle_strategy(t, line);
+  settle_strategy(t);
   settle_backend(line, t);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
+  o.steps_follow =
+      line.is_default("gradient_accumulation_steps") && t.gradient_accumulation_steps == t.ranks;
   note_idle(o, line);
   for (const std::string& name : plan::words_in(line.words_of("kernels", "planned")))
     if (!line.value(name).empty()) o.planned[name] = line.value(name);
@@ -195,7 +200,7 @@ PlanOptions typed_behind(const PlanOptions& o, std::string_view words) {
 std::string ranks_typed(const PlanOptions& o, std::int64_t groups) {
   const std::int64_t D = o.training.ranks, steps = o.training.gradient_accumulation_steps;
   const std::string ranks = fmt::format(" --ranks={}", groups * o.practice.tensor);
-  if (steps == D || steps % D != 0) return ranks;
+  if (o.steps_follow || steps % D != 0) return ranks;
   return fmt::format("{} --gradient_accumulation_steps={}", ranks, steps / D * groups);
 }
 

@@ -34,14 +34,13 @@ std::vector<Words> changes_of(const PlanOptions& o) {
   for (auto n = t.batch_size / 2; n >= 1; n /= 2)
     rows.push_back(fmt::format(" --batch_size={}", n));
   for (int n = t.ranks; n <= 64 * t.ranks; n *= 2) ranks.push_back(ranks_typed(o, n));
-  std::vector<Words> all = {
-      {""},
-      {" --recompute=none", " --recompute=selective", " --recompute=block"},
-      {" --zero=1", " --zero=2", " --zero=3"},
-      {" --strategy=shard_optimizer --shard_size=0", " --strategy=shard_gradients --shard_size=0",
-       " --strategy=shard_grad_op --shard_size=0", " --strategy=full_shard --shard_size=0"},
-      groups,
-      rows};
+  const std::string whole = t.shard_size > 0 ? " --shard_size=0" : "";
+  std::vector<Words> all = {{""},
+                            {" --recompute=none", " --recompute=selective", " --recompute=block"},
+                            {" --zero=1" + whole, " --zero=2" + whole,
+                             " --strategy=shard_grad_op" + whole, " --zero=3" + whole},
+                            groups,
+                            rows};
   for (const char* one :
        {" --strategy=hybrid_shard_optimizer", " --param_dtype=bfloat16",
         " --param_dtype=float8_e4m3", " --fused_loss=True", " --layout=flat", " --no_sync=False",
@@ -87,13 +86,18 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
   require(passes <= kMostPasses, "gradient_accumulation_steps",
           fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),
           t.gradient_accumulation_steps);
-  double made = 0;  // elements that all products make for a token
-  for (const nn::Parameter* p : model->named_parameters())
+  double made = 0, numel = 0;  // elements that all products make for a token; all parameters
+  for (const nn::Parameter* p : model->named_parameters()) {
     made += p->shape.rank() == 2 ? static_cast<double>(p->shape[0]) : 0;
+    numel += static_cast<double>(p->shape.numel());
+  }
   const auto tokens = static_cast<double>(std::ranges::max(run.work.rows) * run.work.tokens);
   // With more elements, 64 bits might not be enough for the bytes.
   require(made * tokens <= 1e17, "batch_size", "fewer tokens, for so large a model", t.batch_size);
-  run.threads = comm::threads_per_rank(t, t.ranks);
+  require(16 * numel * static_cast<double>(std::ssize(run.work.rows)) <= 9e18,
+          "gradient_accumulation_steps", "fewer, for so large a model",
+          t.gradient_accumulation_steps);
+  run.threads = o.is_gpu() ? 1 : comm::threads_per_rank(t, t.ranks);
   return plan::plan(*model, run, timed ? on : nullptr);
 }
 
@@ -116,13 +120,13 @@ ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   if (o.machine.empty()) return json;
   const Machine machine = o.find_machine();
   const double reserve = o.reserve * (1 << 30);
-  const double memory = o.is_gpu() ? machine.memory : machine.memory / o.ranks();
+  const double sharers = machine.sharers(o.ranks());
   json["machine"] = o.machine;
-  json["memory_bytes"] = memory;
+  json["memory_bytes"] = machine.memory / sharers;
   json["reserve_bytes"] = reserve;
-  json["fits"] = static_cast<double>(plan.total_peak) + reserve <= memory;
+  json["fits"] = static_cast<double>(plan.total_peak) + reserve <= machine.memory / sharers;
   if (!plan.time) return json;
-  const double cores = o.is_gpu() ? 1 : std::min(1.0 * t.threads, machine.cores / o.ranks());
+  const double cores = o.is_gpu() ? 1 : std::min(1.0 * t.threads, machine.cores / sharers);
   const double peak = cores * (o.practice.dtype == DType::bfloat16 ? machine.products_bfloat16
                                                                    : machine.products_float32);
   const auto& [seconds, busy, exposed, sums, communication] = *plan.time;
@@ -156,7 +160,7 @@ ordered_json row_of(const PlanOptions& o, const std::string& words, bool timed) 
 }
 
 std::string fitted(const PlanOptions& o, const std::string& words) {
-  if (o.fit == 0) return words;
+  if (o.fit == 0 || o.machine.empty()) return words;
   const auto with = [&](auto n) { return fmt::format("{} --unsharded_blocks={}", words, n); };
   const auto seconds = [&](auto n) { return row_of(o, with(n)).value("seconds", 0.0); };
   // Each block takes memory, so the largest number that fits is found by halving.
@@ -212,7 +216,11 @@ std::string what_would_fit(const PlanOptions& o) {
   }
   for (const char* tensor : {"", " --tensor=2", " --tensor=4", " --tensor=8"})
     if (offers.empty() || (!alone && *tensor == '\0')) try_behind(every + tensor, all.back());
-  if (!alone) text = beyond_fsdp(untimed(every + all.back().back()), !offers.empty());
+  if (!alone) {
+    Words& more = all.back();  // the most ranks come last; a plan may refuse them
+    while (more.size() > 1 && untimed(every + more.back()).contains("refused")) more.pop_back();
+    text = beyond_fsdp(untimed(every + more.back()), !offers.empty());
+  }
   for (int left = 6; const auto& [speed, row] : offers)
     if (left-- > 0)
       text += fmt::format(" {} would take {}, {:.4g} {}\n", row["typed"].get<std::string>(),

@@ -183,7 +183,6 @@ TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
       {{"--out_dir=o", "--metrics=o/run.svg"}, "that of --out_dir"},
       {{"--out_dir=o", "--reference=m", "--metrics=m"}, "that of --reference"},
       {{"--out_dir=o", "--reference=m"}, "no such file"},
-      {{"--zero=1", "--strategy=full_shard"}, "--zero"},
       {{"--shard_size=2"}, "--shard_size"},
       {{"--n_head=3"}, "--n_embd"},
       {{"--init_from=gpt2"}, "data/gpt2/model.safetensors"},

@@ -206,7 +206,7 @@ Counts expected(const Draw& d) {
       if (borrows) c["unsharded parameters"] = computed * (slots * largest + s.whole);
       if (d.K > 0 && d.K < d.F) c["unsharded parameters"] += computed * blocks_whole / d.K;
       const Size waiting =
-          d.no_sync || !gradients ? d.model.layers : std::min<Size>(d.model.layers, 2);
+          (d.no_sync && d.M > 1) || !gradients ? d.model.layers : std::min<Size>(d.model.layers, 2);
       if (gradients || copies)
         c["unsharded gradients"] = 4 * (waiting * largest_gradient + gradient);
     }

@@ -74,6 +74,16 @@ TEST(Compare, SaysWhetherTheRowsAreTheSame) {
   }
 }
 
+// Only ZeRO-3 has groups that keep a unit until backward.
+TEST(Compare, GivesEachStageTheOptionsThatItHas) {
+  const TemporaryDirectory directory;
+  const std::string out = testing::output_of(
+      directory, {"compare", "--max_iters=2", "--n_layer=1", "--n_head=1", "--n_embd=8",
+                  "--batch_size=4", "--threads=1", "--reshard_after_forward=2"});
+  EXPECT_EQ(stages(out).size(), 4u) << out;
+  EXPECT_NE(out.find("The same bits in every row."), std::string::npos) << out;
+}
+
 TEST(Compare, EndsWhereNumbersAreNone) {
   const TemporaryDirectory directory;
   std::vector<std::string> words = {"compare", "--ranks=2", "--n_layer=1", "--n_head=1",

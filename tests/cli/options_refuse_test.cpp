@@ -50,7 +50,6 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--layout=nonsense"}, {"--layout", "flat or per_parameter or row_aligned", "'nonsense'"}},
       {{"--strategy=zero9"}, {"--strategy", "full_shard or shard_grad_op", "zero9"}},
       {{"--zero=4"}, {"--zero", "0 or 1 or 2 or 3", "4"}},
-      {{"--zero=1", "--strategy=no_shard"}, {"--strategy and --zero", "give one of them"}},
       {{"--shard_size=2"}, {"--shard_size", "--strategy=hybrid_shard"}},
       {{"--ranks=4", "--strategy=hybrid_shard"}, {"--shard_size", "divisor of --ranks=4"}},
       {{"--ranks=4", "--strategy=hybrid_shard", "--shard_size=3"}, {"--shard_size", "3"}},

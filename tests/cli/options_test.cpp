@@ -105,9 +105,10 @@ TEST(Options, NameStrategiesByStageAndByGroups) {
 }
 
 TEST(Options, TakePrecisionAndSchedule) {
-  const TrainOptions o = parse({"--param_dtype=bfloat16", "--reduce_dtype=bfloat16",
-                                "--no_sync=True", "--recompute=True", "--forward_prefetch=2",
-                                "--backward_prefetch=post", "--trace=t.json", "--explain=True"});
+  const TrainOptions o =
+      parse({"--param_dtype=bfloat16", "--reduce_dtype=bfloat16", "--no_sync=True",
+             "--gradient_accumulation_steps=2", "--recompute=True", "--forward_prefetch=2",
+             "--backward_prefetch=post", "--trace=t.json", "--explain=True"});
   EXPECT_EQ(o.precision.param_dtype, DType::bfloat16);
   EXPECT_EQ(o.precision.reduce_dtype, DType::bfloat16);
   EXPECT_TRUE(o.no_sync && o.explain);
@@ -137,8 +138,8 @@ TEST(Options, NoteWhatTheyDoNotDo) {
   EXPECT_TRUE(idle.size() == 1 && one_line_with(idle[0], {"--transport=gloo", "Gloo"}));
   ASSERT_EQ(notes.size(), 3u);
   EXPECT_TRUE(one_line_with(notes[0], {"--compile"}));
-  EXPECT_TRUE(one_line_with(notes[1], {"--dtype=bfloat16", "float32"}));
-  EXPECT_TRUE(one_line_with(notes[2], {"--wandb_log", "--metrics"}));
+  EXPECT_TRUE(one_line_with(notes[1], {"--wandb_log", "--metrics"}));
+  EXPECT_TRUE(one_line_with(notes[2], {"--dtype=bfloat16", "float32"}));
 }
 
 TEST(Options, ATextOutdoesTheDatasetOfAConfig) {

@@ -215,7 +215,6 @@ TEST(Plan, RefusesWhatContradicts) {
       {{"--parameters=2000", "--unit=1"}, "--unit: expected 1 or more"},
       {{"--n_embd=10", "--n_head=3"}, "n_embd"},
       {{"--strategy=hybrid_shard", "--ranks=4"}, "--shard_size"},
-      {{"--strategy=no_shard", "--zero=0"}, "give one of them"},
       {{"--device=cuda", "--backend=gloo"}, "--backend: expected nccl or local"},
       {{"--reduction=ring"}, "--reduction: expected ordered with --backend=gloo"},
       {{"--device=cuda", "--backend=local", "--reduction=ring"}, "--reduction: expected ordered"},

@@ -115,12 +115,13 @@ TEST(PlanAdvice, IsTrueAsTyped) {
         {"--model=llama-2-7b --ranks=8 --zero=0 --recompute=block", "--zero=1"},
         {"--model=llama-2-7b --ranks=1", "--ranks="},
         {"--model=llama-3-8b --ranks=1 --strategy=no_shard --recompute=block",
-         "--strategy=shard_optimizer --shard_size=0 --ranks=8"},
+         "--zero=1 --ranks=8"},
         {"--model=llama-3-70b --ranks=64 --recompute=selective", "--tensor=2"},
-        {"--model=mpt-30b --ranks=128 --no_sync=True --recompute=block --batch_size=2",
+        {"--model=mpt-30b --ranks=128 --no_sync=True --recompute=block --batch_size=2 "
+         "--gradient_accumulation_steps=256",
          "--no_sync=False"},
         {"--model=llama-3-70b --ranks=64 --strategy=hybrid_shard --shard_size=4 --recompute=block",
-         "--strategy=full_shard --shard_size=0"},
+         "--zero=3 --shard_size=0"},
         {"--model=llama-3-70b --ranks=64 --strategy=hybrid_shard --shard_size=32 --recompute=block "
          "--batch_size=2",
          "--batch_size=1"},
