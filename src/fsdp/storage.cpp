@@ -156,12 +156,13 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
 }
 
 bool WholeGradients::are_due(Reduction how) const {
-  const bool unsummed = how.across && landed_ && !complete_;
   const bool here = slot_ != nullptr || !options_.sharding().parameters;
-  return row_->trains() && (unsummed || (how.in_group && here));
+  return row_->trains() && !complete_ && ((how.across && landed_) || (how.in_group && here));
 }
 
 void WholeGradients::begin_backward() {
+  const bool frozen = std::ranges::none_of(row_->parameters(), &nn::Parameter::requires_grad);
+  if (complete_ && frozen) return;  // its gradients of an earlier step stay as they are
   NANOFSDP_CHECK(!complete_, .what = "backward", .expected = "zero_grad after the last micro-step",
                  .got = "gradients that are sums over ranks already",
                  .hint = "they would be summed once more");

@@ -163,6 +163,35 @@ TEST(FrozenLate, CountsFromTheNextBackward) {
   });
 }
 
+// A discriminator trains, is frozen, and lets the gradients of a generator through: its own stay as
+// its step has left them, whether zero_grad forgets them before that or not.
+TEST(FrozenLate, LetsGradientsThroughWithoutZeroGrad) {
+  for_all_shardings([](CallerOptions options) {
+    for (const bool no_sync : {false, true}) {
+      options.no_sync = no_sync;
+      run_callers(options, [](Caller& c) {
+        c.sharded.zero_grad();
+        c.pass();
+        c.step();
+        const std::vector<float> gradients = c.gradients();
+        const float norm = c.norm();
+        const Weights before = weights(c);
+        set_trains(c.model, {0, 1, 2, 3}, false);
+        for (const bool last : {false, true}) c.pass(last);
+        EXPECT_EQ(c.gradients(), gradients);
+        c.sharded.clip(0);
+        EXPECT_EQ(c.norm(), norm);
+        EXPECT_EQ(weights(c), before);
+        set_trains(c.model, {0, 1, 2, 3}, true);
+        c.sharded.zero_grad();
+        c.pass();
+        c.step();
+        EXPECT_NE(weights(c), before);
+      });
+    }
+  });
+}
+
 // A parameter that was frozen when it was sharded has no memory for a gradient. To make it train is
 // an error in forward that names it, under every strategy, for each parameter of a unit.
 TEST(Thawing, OfWhatWasShardedFrozenIsRefusedByName) {
