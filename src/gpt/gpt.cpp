@@ -80,9 +80,11 @@ GPT::GPT(const GPTConfig& config)
 
 Tensor GPT::do_forward(nn::Tape& tape, Tensor tokens) {
   Tensor x = transformer_.forward(tape, tokens);
-  if (tape.cache() != nullptr)  // decoding needs the logits of the last position only
-    x = x.slice(x.numel() - x.dim(2), x.dim(2)).view({1, 1, x.dim(2)});
-  return lm_head_.forward(tape, x);
+  if (tape.cache() == nullptr) return lm_head_.forward(tape, x);
+  // Decoding needs the logits of the last position only.
+  x = lm_head_.forward(tape, x.slice(x.numel() - x.dim(2), x.dim(2)).view({1, 1, x.dim(2)}));
+  tape.cache()->advance(tokens.dim(1));
+  return x;
 }
 
 Tensor GPT::do_backward(nn::Tape& tape, Tensor dlogits) {

@@ -7,19 +7,22 @@
 
 namespace nanofsdp::nn {
 
-Tensor KeyValueCache::append(Stream& stream, const void* name, Tensor qkv) {
-  const std::int64_t count = qkv.dim(1), width = qkv.dim(2);
-  Layer& layer = layers_[name];
-  NANOFSDP_CHECK(qkv.dim(0) == 1 && layer.length + count <= capacity_, .what = "key-value cache",
+Tensor KeyValueCache::append(Stream& stream, const void* layer, Tensor qkv) {
+  const std::int64_t count = qkv.dim(1), width = qkv.dim(2), length = length_ + count;
+  NANOFSDP_CHECK(qkv.dim(0) == 1 && length <= capacity_, .what = "key-value cache",
                  .expected = fmt::format("one text of at most {} positions", capacity_),
-                 .got = fmt::format("{} of {}", qkv.dim(0), layer.length + count));
-  if (layer.rows.bytes() == 0)
-    layer.rows = context_.buffer(MemoryClass::activations, capacity_ * width, qkv.dtype());
-  const Tensor rows = layer.rows.tensor({capacity_ * width}, qkv.dtype());
-  ops::copy(stream, {.in = qkv.view({count * width}),
-                     .out = rows.slice(layer.length * width, count * width)});
-  layer.length += count;
-  return rows.slice(0, layer.length * width).view({1, layer.length, width});
+                 .got = fmt::format("{} of {}", qkv.dim(0), length));
+  Buffer& memory = layers_[layer];
+  if (memory.bytes() == 0)
+    memory = context_.buffer(MemoryClass::activations, capacity_ * width, qkv.dtype());
+  const std::uint64_t bytes = static_cast<std::uint64_t>(capacity_ * width) * size_of(qkv.dtype());
+  NANOFSDP_CHECK(memory.bytes() == bytes, .what = "key-value cache",
+                 .expected = fmt::format("rows that fill {} bytes, as before", memory.bytes()),
+                 .got = fmt::format("{}", bytes));
+  const Tensor rows = memory.tensor({capacity_ * width}, qkv.dtype());
+  ops::copy(stream,
+            {.in = qkv.view({count * width}), .out = rows.slice(length_ * width, count * width)});
+  return rows.slice(0, length * width).view({1, length, width});
 }
 
 }  // namespace nanofsdp::nn

@@ -22,7 +22,8 @@ namespace nanofsdp::nn {
 /// cache holds one text.
 
 /// The rows of one text, for every attention layer of one model. It is filled by the passes that
-/// follow Tape::begin_decoding().
+/// follow Tape::begin_decoding(). A pass that fails midway adds no position: the next pass writes
+/// over its rows.
 class KeyValueCache {
  public:
   /// @param capacity how many positions fit: the model's block_size
@@ -31,30 +32,28 @@ class KeyValueCache {
 
   std::int64_t capacity() const { return capacity_; }  ///< positions that fit
 
-  /// How many positions it holds. Between two passes all layers hold the same number.
-  std::int64_t length() const { return layers_.empty() ? 0 : layers_.begin()->second.length; }
+  std::int64_t length() const { return length_; }  ///< positions that it holds
 
-  /// Adds the rows of the next positions. @returns the rows of all positions, [1, length, 3C]
+  /// Writes the rows of the n positions after those that it holds.
   /// @param layer stands for the layer to which the rows belong: any address that only it uses
   /// @param qkv [1, n, 3C]
-  /// @throws Error if they are of several texts, or more than fit
+  /// @returns the rows of all positions, [1, length + n, 3C]
+  /// @throws Error if they are of several texts, or more than fit, or if a row has another size
+  ///   than the layer's rows before
   Tensor append(Stream& stream, const void* layer, Tensor qkv);
+
+  /// Counts the next n positions as held. The model calls this once in a pass, after all
+  /// layers have appended their rows.
+  void advance(std::int64_t n) { length_ += n; }
 
   /// Forgets all positions. Call it if the text has changed, or if its first token was dropped,
   /// which moves every position.
-  void clear() {
-    for (auto& [name, layer] : layers_) layer.length = 0;
-  }
+  void clear() { length_ = 0; }
 
  private:
-  struct Layer {
-    Buffer rows;
-    std::int64_t length = 0;
-  };
-
   Context& context_;
-  std::int64_t capacity_;
-  std::map<const void*, Layer> layers_;
+  std::int64_t capacity_, length_ = 0;
+  std::map<const void*, Buffer> layers_;  // the rows of each layer
 };
 
 }  // namespace nanofsdp::nn

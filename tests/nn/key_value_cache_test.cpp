@@ -30,6 +30,8 @@ TEST(KeyValueCache, HandsOutAllPositionsOfALayer) {
   Owned<float> prompt = rows(3, 0), next = rows(1, 18), elsewhere = rows(3, 100);
   EXPECT_EQ(cache.append(*context.compute, &one, prompt).shape(), (Shape{1, 3, kWidth}));
   EXPECT_EQ(cache.append(*context.compute, &other, elsewhere).dim(1), 3);
+  EXPECT_EQ(cache.length(), 0) << "the pass is not over";
+  cache.advance(3);
   EXPECT_EQ(cache.length(), 3);
   const Tensor all = cache.append(*context.compute, &one, next);
   context.compute->synchronize();
@@ -45,6 +47,7 @@ TEST(KeyValueCache, ForgetsAndBeginsAgainInTheSameMemory) {
   const int layer = 0;
   Owned<float> four = rows(4, 0), one = rows(1, 50);
   cache.append(*context.compute, &layer, four);
+  cache.advance(4);
   const std::int64_t bytes = 4 * kWidth * 4;
   EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, bytes);
   cache.clear();
@@ -78,10 +81,35 @@ TEST(KeyValueCache, RefusesMorePositionsThanFitAndSeveralTexts) {
   const int layer = 0;
   Owned<float> three = rows(3, 0), two = rows(2, 0), texts({2, 1, kWidth});
   cache.append(*context.compute, &layer, three);
+  cache.advance(3);
   EXPECT_THROW(cache.append(*context.compute, &layer, two), Error);
   EXPECT_EQ(cache.length(), 3);
   cache.clear();
   EXPECT_THROW(cache.append(*context.compute, &layer, texts), Error);
+}
+
+// The addresses of new layers lie before and behind that of the layer which has rows.
+TEST(KeyValueCache, IsUnchangedByRowsThatItRefuses) {
+  Context context;
+  const int layers[3] = {};
+  for (const int* const layer : {&layers[0], &layers[1], &layers[2]}) {
+    KeyValueCache cache(context, 4);
+    Owned<float> three = rows(3, 0), one = rows(1, 18), two = rows(2, 0), texts({2, 1, kWidth});
+    Owned<float> narrow({1, 1, kWidth - 1}), wide({1, 1, kWidth + 1});
+    cache.append(*context.compute, &layers[1], three);
+    cache.advance(3);
+    for (const Tensor& wrong : {two.view(), texts.view()}) {
+      EXPECT_THROW(cache.append(*context.compute, layer, wrong), Error);
+      EXPECT_EQ(cache.length(), 3);
+    }
+    for (const Tensor& wrong : {narrow.view(), wide.view()}) {
+      EXPECT_THROW(cache.append(*context.compute, &layers[1], wrong), Error);
+      EXPECT_EQ(cache.length(), 3);
+    }
+    const Tensor all = cache.append(*context.compute, &layers[1], one);
+    const auto got = all.span<float>();
+    EXPECT_EQ(std::vector<float>(got.begin(), got.end()), rows(4, 0).values);
+  }
 }
 
 }  // namespace
