@@ -55,21 +55,11 @@ double log_sum_of_exponentials(const float* x, std::int64_t n) {
   return shift + std::log(sum);
 }
 
-// Checks the targets when the work runs, before its loop: a bad target would read outside its row.
-void require_targets(const Tensor& target, std::int64_t V) {
-  for (std::int64_t n = 0; n < target.numel(); ++n) {
-    const std::int32_t t = target.data<std::int32_t>()[n];
-    NANOFSDP_CHECK(t >= -1 && t < V, .what = fmt::format("cross_entropy: target of row {}", n),
-                   .expected = fmt::format("-1 or a class in [0, {})", V),
-                   .got = fmt::format("{}", t));
-  }
-}
-
 // Calls visit(n, logits of row n, its target) for every row. The threads share the rows.
 template <class Visit>
 void for_each_row(Stream& stream, const Tensor& logits, const Tensor& target, const Visit& visit) {
   const std::int64_t N = logits.dim(0), V = logits.dim(1);
-  require_targets(target, V);
+  require_indices("cross_entropy: target of row", target, -1, "-1 or a class", V);
   stream.parallel_for(N, grain_of(V), [&](std::int64_t n) {
     visit(n, logits.f32() + n * V, target.data<std::int32_t>()[n]);
   });

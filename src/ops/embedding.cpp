@@ -1,24 +1,10 @@
 #include "ops/embedding.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
-namespace {
-
-// Checks the indices when the work runs: before that the indices may not have been written yet.
-void require_indices(const Tensor& index, std::int64_t V) {
-  const auto indices = index.span<std::int32_t>();
-  const auto bad = std::ranges::find_if(indices, [V](std::int32_t i) { return i < 0 || i >= V; });
-  NANOFSDP_CHECK(bad == indices.end(),
-                 .what = fmt::format("embedding: index[{}]", bad - indices.begin()),
-                 .expected = fmt::format("a row in [0, {})", V), .got = fmt::format("{}", *bad));
-}
-
-}  // namespace
 
 void embedding(Stream& stream, const EmbeddingForward& a) {
   const Require require(stream, a.y);
@@ -28,7 +14,7 @@ void embedding(Stream& stream, const EmbeddingForward& a) {
   require("embedding: y", a.y, {N, C});
 
   enqueue(stream, a, [&stream, a, N, V, C] {
-    require_indices(a.index, V);
+    require_indices("embedding: index of row", a.index, 0, "a row", V);
     const std::int32_t* index = a.index.data<std::int32_t>();
     const float* weight = a.weight.f32();
     float* y = a.y.f32();
@@ -45,7 +31,7 @@ void embedding(Stream& stream, const EmbeddingBackward& a) {
   require("embedding: dy", a.dy, {N, C});
 
   enqueue(stream, a, [&stream, a, N, V, C] {
-    require_indices(a.index, V);
+    require_indices("embedding: index of row", a.index, 0, "a row", V);
     const std::int32_t* index = a.index.data<std::int32_t>();
     const float* dy = a.dy.f32();
     float* dweight = a.dweight.f32();

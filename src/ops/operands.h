@@ -101,6 +101,20 @@ class Require {
   DType dtype_;  // dtype of activations
 };
 
+/// Checks the elements of an operand when the work runs: a bad one would read outside its row, and
+/// before that they may not have been written yet.
+/// @param operand the message names element i as "operand i"
+/// @param least the smallest element that fits; 0, or -1 for none
+/// @param fitting what the elements are, which lie in [0, end)
+inline void require_indices(const char* operand, const Tensor& index, std::int32_t least,
+                            const char* fitting, std::int64_t end) {
+  const auto all = index.span<std::int32_t>();
+  const auto bad = std::ranges::find_if(all, [=](auto i) { return i < least || i >= end; });
+  NANOFSDP_CHECK(bad == all.end(), .what = fmt::format("{} {}", operand, bad - all.begin()),
+                 .expected = fmt::format("{} in [0, {})", fitting, end),
+                 .got = fmt::to_string(*bad));
+}
+
 /// The grain of a parallel_for whose index stands for `elements` elements. Fewer than about 16,000
 /// elements are microseconds of work, for which waking another thread costs more than it saves.
 inline std::int64_t grain_of(std::int64_t elements = 1) {

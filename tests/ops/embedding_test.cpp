@@ -116,7 +116,7 @@ TEST(Embedding, AnIndexOutsideTheTableIsNamedBeforeAnythingIsWritten) {
     index.values = {0, 4, bad, 1};
     Owned<float> weight = random_tensor({5, 3}, 1), y({4, 3}, 0.5f);
     const std::string words =
-        "embedding: index[2]: expected a row in [0, 5), got " + std::to_string(bad);
+        "embedding: index of row 2: expected a row in [0, 5), got " + std::to_string(bad);
     expect_error<Error>(EmbeddingForward{.index = index, .weight = weight, .y = y}, words);
     expect_error<Error>(EmbeddingBackward{.index = index, .dy = y, .dweight = weight}, words);
     EXPECT_EQ(y.values, testing::Values<float>(12, 0.5f));
