@@ -45,10 +45,8 @@ constexpr bool is_read_by_peers(MemoryClass memory_class) {
 /// two differ only for pools, because their slots stay allocated between uses. A peak is the
 /// largest value so far.
 struct MemoryCount {
-  std::int64_t reserved = 0;
-  std::int64_t reserved_peak = 0;
-  std::int64_t in_use = 0;
-  std::int64_t in_use_peak = 0;
+  std::int64_t reserved = 0, reserved_peak = 0;
+  std::int64_t in_use = 0, in_use_peak = 0;
 };
 
 /// Counts bytes by class for one rank. Safe to call from the rank's streams.
@@ -86,9 +84,7 @@ class Ledger {
 
   mutable std::mutex mutex_;
   std::array<MemoryCount, kMemoryClasses.size()> counts_{};
-  std::int64_t total_ = 0;
-  std::int64_t total_peak_ = 0;
-  std::int64_t allocations_ = 0;
+  std::int64_t total_ = 0, total_peak_ = 0, allocations_ = 0;
   std::uint64_t next_address_ = std::uint64_t{0x1f0} << 48;
 };
 

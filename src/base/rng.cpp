@@ -38,9 +38,8 @@ float log_cephes(float x) {
   const float z = m * m;
   float y = 7.0376836292e-2f;
   for (const float c : {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
-                        -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f}) {
+                        -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f})
     y = std::fma(y, m, c);
-  }
   y = y * m;
   y = std::fma(y, z, e * -2.12194440e-4f);  // log(2) is added in two parts, the small one first
   y = std::fma(-z, 0.5f, y);
@@ -135,9 +134,8 @@ void Generator::normal(std::span<float> out, double mean, double stddev) {
                  .got = fmt::to_string(stddev));
   if (out.size() >= kBlock) {
     for (float& x : out) x = uniform();
-    for (std::size_t i = 0; i + kBlock <= out.size(); i += kBlock) {
+    for (std::size_t i = 0; i + kBlock <= out.size(); i += kBlock)
       normal_block(&out[i], static_cast<float>(mean), static_cast<float>(stddev));
-    }
     if (out.size() % kBlock != 0) normal(out.last(kBlock), mean, stddev);
     return;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace nanofsdp {
 namespace {
@@ -55,12 +56,15 @@ void ThreadPool::run(std::int64_t n, std::int64_t grain, const RangeBody& body) 
   round_.notify_all();
   run_range(0);
   while (const auto left = pending_.load(std::memory_order_acquire)) wait_while(pending_, left);
+  if (!errors_.empty()) std::rethrow_exception(std::exchange(errors_, {}).begin()->second);
 }
 
-void ThreadPool::run_range(int index) const {
-  const std::int64_t begin = std::min(n_, index * chunk_);
-  const std::int64_t end = std::min(n_, begin + chunk_);
+void ThreadPool::run_range(int index) try {
+  const std::int64_t begin = std::min(n_, index * chunk_), end = std::min(n_, begin + chunk_);
   if (begin < end) (*body_)(begin, end);
+} catch (...) {
+  const std::lock_guard lock(mutex_);
+  errors_[index] = std::current_exception();
 }
 
 void ThreadPool::work(int worker) {

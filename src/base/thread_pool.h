@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -28,20 +31,22 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Cuts [0, n) into equal ranges and runs them all; the caller runs the first. Returns when all
-  /// ranges are done. The body must not throw: it does arithmetic only.
+  /// ranges are done.
+  /// @throws what the body threw in the first range in which it threw, after all ranges are done
   void run(std::int64_t n, std::int64_t grain, const RangeBody& body);
 
  private:
   ThreadPool() = default;
   void work(int worker);
-  void run_range(int index) const;
+  void run_range(int index);
 
   const RangeBody* body_ = nullptr;
-  std::int64_t n_ = 0;
-  std::int64_t chunk_ = 0;
+  std::int64_t n_ = 0, chunk_ = 0;
   std::atomic<std::uint32_t> round_{0};    // changes when a loop begins
   std::atomic<std::uint32_t> pending_{0};  // workers that have not finished the loop
   std::atomic<bool> stop_{false};
+  std::mutex mutex_;                          // guards errors_
+  std::map<int, std::exception_ptr> errors_;  // the exception of each range that threw
   std::vector<std::thread> workers_;
 };
 
