@@ -22,9 +22,8 @@ void dropout_row(const float* x, float* y, std::int64_t n, std::uint64_t key,
     const std::int64_t end = std::min(n, begin + kChunk);
     prefetch(x + begin + kAhead, end - begin);
     if (x != y) std::copy(x + begin, x + end, y + begin);
-    for (std::int64_t i = begin; i < end; ++i) {
+    for (std::int64_t i = begin; i < end; ++i)
       y[i] = keep(key, static_cast<std::uint32_t>(i), threshold) ? y[i] * factor : 0.0f;
-    }
   }
 }
 
@@ -54,7 +53,8 @@ void scale(Stream& stream, const Scale& a) {
 void fill(Stream& stream, const Fill& a) {
   const Require require(stream);
   const DType dtype = a.x.dtype();
-  require.numel("fill: x", a.x, a.x.numel(), dtype == DType::int32 ? DType::float32 : dtype);
+  const bool known = dtype == DType::float64 || dtype == DType::bfloat16;
+  require.numel("fill: x", a.x, a.x.numel(), known ? dtype : DType::float32);
   const auto fill_with = [&](auto value) {
     enqueue_loop(stream, a, a.x.numel(), grain_of(), [a, value](auto begin, auto end) {
       std::fill_n(a.x.data<decltype(value)>() + begin, end - begin, value);

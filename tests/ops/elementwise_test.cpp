@@ -83,6 +83,20 @@ TEST(Elementwise, FillWritesEveryElementOfAnyType) {
   });
 }
 
+// The caller gets the error, whatever the number of threads, and no element changes.
+TEST(Elementwise, FillRefusesEveryOtherType) {
+  for_sizes([](std::int64_t n, Stream& stream) {
+    Owned<float8_e4m3> x({n}, float8_e4m3{3});
+    Owned<std::int32_t> y({n}, 3);
+    expect_error<ShapeError>([&] { fill(stream, {.x = x, .value = 1}); },
+                             "fill: x: expected float32 of " + std::to_string(n) + " elements");
+    expect_error<ShapeError>([&] { fill(stream, {.x = y, .value = 1}); },
+                             "fill: x: expected float32");
+    for (const float8_e4m3 value : x.values) ASSERT_EQ(value.bits, 3);
+    for (const std::int32_t value : y.values) ASSERT_EQ(value, 3);
+  });
+}
+
 TEST(Elementwise, CopyTakesAnyType) {
   for_sizes([](std::int64_t n, Stream& stream) {
     Owned<float> x = random_tensor({n}, 1), y({n}, kPoison);
