@@ -43,8 +43,9 @@ double sum_of_squares(Stream& stream, const Tensor& part) {
 void squared_norm(Stream& stream, const SquaredNorm& a) {
   const Require require(stream);
   require("squared_norm: x", a.x, a.x.shape());
-  NANOFSDP_CHECK(a.part >= 1 && a.offset >= 0, .what = "squared_norm: part and offset",
-                 .expected = "at least 1 and 0", .got = fmt::format("{}, {}", a.part, a.offset));
+  NANOFSDP_CHECK(a.offset >= 0 && a.offset < a.part, .what = "squared_norm: part and offset",
+                 .expected = "an offset in [0, part)",
+                 .got = fmt::format("{}, {}", a.part, a.offset));
   require("squared_norm: out", a.out, {(a.offset + a.x.numel() - 1) / a.part + 1}, DType::float64);
   enqueue(stream, a, [&stream, a] {
     double* sum = a.out.data<double>();

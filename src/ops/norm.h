@@ -26,7 +26,7 @@ struct SquaredNorm {
   Tensor x{};                     ///< in   any shape, float32
   Tensor out{};                   ///< in, out  [parts], float64, added to
   std::int64_t part = INT64_MAX;  ///< elements of a part; by default x is one part
-  std::int64_t offset = 0;        ///< elements of the first part that lie before x
+  std::int64_t offset = 0;  ///< elements of the first part that lie before x, fewer than `part`
 
   /// The elements of x that lie in part k, as a flat tensor.
   Tensor in_part(std::int64_t k) const {

@@ -91,6 +91,21 @@ TEST(SquaredNorm, OfPartsIsThatOfEachAlone) {
   }
 }
 
+// The elements before x lie in the first part, so there are fewer of them than the part has.
+TEST(SquaredNorm, BeginsInItsFirstPart) {
+  Owned<float> x = random_tensor({4}, 1);
+  for (const std::int64_t part : {1, 2, 3, 4, 5, 9}) {
+    for (const std::int64_t offset : {part, part + 1, 3 * part + 2}) {
+      Owned<double> out({(offset + 3) / part + 1});
+      expect_error<Error>(
+          [&] {
+            squared_norm(*stream_of(1), {.x = x, .out = out, .part = part, .offset = offset});
+          },
+          "squared_norm: part and offset");
+    }
+  }
+}
+
 struct Clipped {
   float norm, coefficient;
 };
