@@ -90,6 +90,8 @@ void enqueue_rows(Stream& stream, const Operands& a, void (*work)(Stream&, const
   const Require require(stream, a.logits);
   require.rank("cross_entropy: logits", a.logits, 2);
   const std::int64_t N = a.logits.dim(0);
+  NANOFSDP_CHECK_SHAPE(N == 0 || a.logits.dim(1) > 0, .what = "cross_entropy: logits",
+                       .expected = "a class or more", .got = a.logits.shape().str());
   if constexpr (requires { a.loss; }) {
     require("cross_entropy: loss", a.loss, {N}, DType::float32);
     if (!a.total.empty()) require("cross_entropy: total", a.total, {1}, DType::float64);

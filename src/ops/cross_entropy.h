@@ -17,7 +17,7 @@ namespace nanofsdp::ops {
 /// finds maximum and sum together in one reading). They agree within 1e-5 relative L2. On CUDA the
 /// logits may be bfloat16; then dlogits are rounded to bfloat16. Losses and lse are float32.
 
-/// Shapes: N tokens, V of the vocabulary.
+/// Shapes: N tokens, V of the vocabulary, at least 1.
 struct CrossEntropyForward {
   Tensor logits{};  ///< in   [N, V]
   Tensor target{};  ///< in   [N], int32, each in [0, V) or -1

@@ -238,6 +238,21 @@ TEST(CrossEntropy, ABadTargetIsNamedBeforeAnythingIsWritten) {
   }
 }
 
+// Without classes a row has no loss, so its loss would stay as it was.
+TEST(CrossEntropy, RowsHaveAClassOrMore) {
+  for (const std::int64_t rows : {1, 6}) {
+    Operands o({rows, 1});
+    CrossEntropyForward forward = o.forward();
+    CrossEntropyBackward backward = o.backward();
+    forward.logits = backward.logits =
+        Tensor(o.logits.values.data(), {rows, 0}, DType::float32, testing::kDevice);
+    const char* const words = "cross_entropy: logits: expected a class or more";
+    expect_error<ShapeError>([&] { cross_entropy(*stream_of(1), forward); }, words);
+    expect_error<ShapeError>([&] { cross_entropy(*stream_of(1), backward); }, words);
+    expect_error<ShapeError>([&] { cross_entropy(*stream_of(1), CrossEntropy{forward}); }, words);
+  }
+}
+
 TEST(CrossEntropy, AnErrorNamesTheOperand) {
   Operands o({6, 5});
   Owned<float> wrong({5}), floats({6});
