@@ -87,10 +87,12 @@ void copy_chunks(Stream& stream, const CopyChunks& a) {
 
 void cast(Stream& stream, const Cast& a) {
   if (a.out.dtype() == DType::float8_e4m3) return round_to_messages(stream, a);
-  std::int64_t each = a.message;
-  if (a.in.dtype() != DType::float8_e4m3) {
-    each = a.in.numel();
-    const Require require(stream);
+  const Require require(stream);
+  std::int64_t each = a.in.numel();
+  if (a.in.dtype() == DType::float8_e4m3) {
+    each = std::max<std::int64_t>(1, a.message);
+    require.numel("cast: in", a.in, a.out.numel() / each * float8_bytes(each), a.in.dtype());
+  } else {
     const bool narrow = a.in.dtype() == DType::float32;
     require.numel("cast: in", a.in, each, narrow ? DType::float32 : DType::bfloat16);
     require.numel("cast: out", a.out, each, narrow ? DType::bfloat16 : DType::float32);

@@ -36,9 +36,8 @@ void pack_slabs(const Matrix& a, float* to) {
   for (std::int64_t k = 0; k < a.rows; ++k, to += kRows) {
     const float* row = a.data + k * a.stride;
     std::int64_t i = 0;
-    for (; i + kRows <= a.cols; i += kRows) {
+    for (; i + kRows <= a.cols; i += kRows)
       std::memcpy(to + i * kStride, row + i, kRows * sizeof(float));
-    }
     std::copy(row + i, row + a.cols, to + i * kStride);
   }
 }

@@ -216,6 +216,31 @@ TEST(Float8, OnAGpuElementsAreAlsoWidenedToBfloat16) {
   }
 }
 
+// A cast takes whole messages and exactly their elements, in both directions.
+TEST(Float8, ACastHasAsManyElementsAsItsMessages) {
+  for (const std::int64_t message : {1, 3, 4, 127, 128, 129, 300}) {
+    for (const std::int64_t count : {1, 2, 3}) {
+      const std::int64_t n = count * message, bytes = count * float8_bytes(message);
+      Owned<float> x = numbers(n + 1), wide({n + 1});
+      Owned<float8_e4m3> row({bytes + 4});
+      const auto both = [&](std::int64_t elements, std::int64_t size) {
+        const Tensor part = row.view().slice(0, size);
+        cast(*stream_of(), {x.view().slice(0, elements), part, message});
+        cast(*stream_of(), {part, wide.view().slice(0, elements), message});
+      };
+      both(n, bytes);
+      for (const auto& [elements, size] :
+           {std::pair{n, bytes + 4}, {n, bytes - 4}, {n - 1, bytes}, {n + 1, bytes}}) {
+        const Tensor part = row.view().slice(0, size), some = wide.view().slice(0, elements);
+        if (elements == 0 && size == 0) continue;
+        SCOPED_TRACE(fmt::format("{} elements, {} bytes", elements, size));
+        EXPECT_THROW(cast(*stream_of(), {some, part, message}), ShapeError);
+        EXPECT_THROW(cast(*stream_of(), {part, some, message}), ShapeError);
+      }
+    }
+  }
+}
+
 TEST(Float8, AnErrorNamesTheOperand) {
   Owned<float> x({256});
   Owned<float8_e4m3> messages({264});
@@ -229,8 +254,9 @@ TEST(Float8, AnErrorNamesTheOperand) {
   expect(x, messages, 100, "cast: in: expected float32 of 200 elements");
   expect(x, messages, 2, "cast: out: expected float8_e4m3 of 1024 elements");
   expect(halves, messages, 256, "cast: in: expected float32");
-  expect(messages, x, 0, "copy_chunks: chunks");
-  expect(messages.view().slice(0, 263), x, 256, "copy_chunks: row: expected float8_e4m3");
+  expect(messages, x, 0, "cast: in: expected float8_e4m3 of 2048 elements");
+  expect(messages, x, -1, "cast: in: expected float8_e4m3 of 2048 elements");
+  expect(messages.view().slice(0, 263), x, 256, "cast: in: expected float8_e4m3 of 264 elements");
 }
 
 }  // namespace
