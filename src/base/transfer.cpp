@@ -53,6 +53,7 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
   NANOFSDP_RETURN_ON_CUDA(stream.device(), copy(stream, out.raw(), in.raw(), in.bytes()));
   const auto bytes = static_cast<double>(in.bytes());
   stream.enqueue({.read = bytes, .written = bytes}, [in, out] { convert(in, out); });
+  if (stream.device() == Device::cpu) stream.synchronize();  // both tensors lie on the host
 }
 
 void copy_within(Stream& stream, const void* from, const Tensor& to) {

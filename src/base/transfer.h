@@ -18,8 +18,9 @@ void convert(const Tensor& in, const Tensor& out);
 
 /// Enqueues out = in. Each tensor lies on the host or on the stream's device. Bytes are copied as
 /// they are. Between float32 and bfloat16 the host converts, so one of the two tensors must lie
-/// there. When the call returns on a compute stream, a tensor on the host may be changed or freed,
-/// and an `out` on the host may be read: a copy to the host waits for all earlier work.
+/// there. When the call returns, a tensor on the host may be changed or freed, and an `out` on the
+/// host may be read: a copy to the host waits for all earlier work. So the host calls it, and not
+/// work inside a stream.
 /// @throws the error of that work
 /// @throws ShapeError if the numbers of elements differ, or the host cannot convert the dtypes
 void transfer(Stream& stream, const Tensor& in, const Tensor& out);

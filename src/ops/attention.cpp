@@ -50,10 +50,8 @@ struct Layout {
   void drop(std::uint64_t key, std::int64_t head, std::int64_t i, float* row) const {
     if (threshold == 0) return;
     const auto first = static_cast<std::uint32_t>((head % H * T + i) * T);
-    for (std::int64_t j = 0; j <= i; ++j) {
-      const bool kept = keep(key, first + static_cast<std::uint32_t>(j), threshold);
-      row[j] *= kept ? survivor : 0.0f;
-    }
+    for (std::int64_t j = 0; j <= i; ++j)
+      row[j] *= keep(key, first + static_cast<std::uint32_t>(j), threshold) ? survivor : 0.0f;
   }
 };
 

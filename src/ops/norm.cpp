@@ -20,10 +20,7 @@ double sum_of_squares(const float* x, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     prefetch(x + i + kAhead, kLanes);
-    for (std::int64_t j = 0; j < kLanes; ++j) {
-      const double value = x[i + j];
-      lanes[j] += value * value;
-    }
+    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += static_cast<double>(x[i + j]) * x[i + j];
   }
   for (std::int64_t j = 0; i < n; ++i, ++j) lanes[j] += static_cast<double>(x[i]) * x[i];
   return std::accumulate(lanes.begin(), lanes.end(), 0.0);
