@@ -66,8 +66,7 @@ std::pair<float, float> sincos_cephes(float x) {
   s = s * z;
   s = std::fma(s, x, x);
   const bool swapped = (octant & 2) != 0;
-  const float sine = swapped ? c : s;
-  const float cosine = swapped ? s : c;
+  const float sine = swapped ? c : s, cosine = swapped ? s : c;
   return {(octant & 4) != 0 ? -sine : sine, (~(octant - 2) & 4) != 0 ? -cosine : cosine};
 }
 
@@ -208,7 +207,7 @@ void Generator::set_state(const GeneratorState& state) {
                  .expected = "position <= 624, has_cached_normal 0 or 1, a finite normal, words",
                  .got = fmt::format("position {}, has_cached_normal {}, normal {}{}",
                                     state.position, state.has_cached_normal, state.cached_normal,
-                                    dead ? ", words all zero" : ""),
+                                    dead ? ", words 1 to 623 all zero" : ""),
                  .hint = "the checkpoint is damaged");
   state_ = state;
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "support/errors.h"
 
 namespace nanofsdp {
 namespace {
@@ -84,6 +85,9 @@ TEST(RngState, RefusesADamagedState) {
   bad = good;
   bad.has_cached_normal = 2;
   EXPECT_THROW(generator.set_state(bad), Error);
+  // Only the top bit of the first word counts in the engine.
+  bad = {.words = {0x7fffffff}};
+  testing::expect_error<Error>([&] { generator.set_state(bad); }, "words 1 to 623 all zero");
   // This state would give zeros for ever.
   EXPECT_THROW(generator.set_state(GeneratorState{}), Error);
   EXPECT_EQ(generator.state(), good);
