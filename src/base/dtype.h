@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <type_traits>
 
 #include "base/host_device.h"
 
@@ -85,12 +84,21 @@ NANOFSDP_HOST_DEVICE inline float8_e4m3 to_float8(float x) {
   return {static_cast<std::uint8_t>(code | (bits >> 24 & 0x80))};
 }
 
-/// The dtype of a C++ type: float, bfloat16, double, std::int32_t, float8_e4m3.
+/// The dtype of elements at a pointer. There is one function for each dtype.
+constexpr DType dtype_at(const float*) { return DType::float32; }
+constexpr DType dtype_at(const bfloat16*) { return DType::bfloat16; }
+constexpr DType dtype_at(const double*) { return DType::float64; }
+constexpr DType dtype_at(const std::int32_t*) { return DType::int32; }
+constexpr DType dtype_at(const float8_e4m3*) { return DType::float8_e4m3; }
+
+/// A C++ type of elements: float, bfloat16, double, std::int32_t, float8_e4m3, or const of these.
 template <class T>
-inline constexpr DType dtype_of = std::is_same_v<T, bfloat16>       ? DType::bfloat16
-                                  : std::is_same_v<T, double>       ? DType::float64
-                                  : std::is_same_v<T, std::int32_t> ? DType::int32
-                                  : std::is_same_v<T, float8_e4m3>  ? DType::float8_e4m3
-                                                                    : DType::float32;
+concept ElementType = requires(T* x) {
+  dtype_at(x);
+};
+
+/// The dtype of such a type.
+template <ElementType T>
+inline constexpr DType dtype_of = dtype_at(static_cast<T*>(nullptr));
 
 }  // namespace nanofsdp

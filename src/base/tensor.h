@@ -73,7 +73,7 @@ class Tensor {
 
   /// Pointer to the first element, as T.
   /// @throws ShapeError if T is not the tensor's dtype, or the device is simulated
-  template <class T>
+  template <ElementType T>
   T* data() const {
     if (dtype_of<T> != dtype_ || is_simulated(device_)) refuse(dtype_of<T>);
     return static_cast<T*>(raw());
@@ -82,7 +82,7 @@ class Tensor {
 
   /// The elements as a span of T.
   /// @throws ShapeError if T is not the tensor's dtype
-  template <class T>
+  template <ElementType T>
   std::span<T> span() const {
     return {data<T>(), static_cast<std::size_t>(numel())};
   }

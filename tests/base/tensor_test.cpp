@@ -71,6 +71,24 @@ TEST(Tensor, GivesItsElementsOnlyAsWhatTheyAre) {
   expect_error<ShapeError>([&] { t.span<std::int32_t>(); }, "expected int32");
 }
 
+template <class T>
+constexpr bool kHasElements = requires(Tensor t) {
+  t.data<T>();
+};
+
+// Other types of the same size are no dtype, and const is no other type.
+TEST(Tensor, GivesElementsOnlyAsTypesThatAreDtypes) {
+  EXPECT_TRUE(kHasElements<float> && kHasElements<bfloat16> && kHasElements<double> &&
+              kHasElements<std::int32_t> && kHasElements<float8_e4m3>);
+  EXPECT_TRUE(kHasElements<const float> && kHasElements<const bfloat16>);
+  EXPECT_FALSE(kHasElements<char> || kHasElements<std::uint32_t> || kHasElements<int*> ||
+               kHasElements<std::int64_t> || kHasElements<std::uint16_t>);
+  Owned<bfloat16> halves({4});
+  EXPECT_EQ(halves.view().data<const bfloat16>(), halves.values.data());
+  EXPECT_EQ(halves.view().span<const bfloat16>().size(), 4u);
+  expect_error<ShapeError>([&] { halves.view().data<const float>(); }, "got bfloat16");
+}
+
 TEST(Tensor, ViewsTheSameElementsUnderAnotherShape) {
   Owned<float> owner({4, 6});
   const Tensor t = owner.view().view({2, 2, 6});
