@@ -50,10 +50,11 @@ void Buffer::grow(std::uint64_t bytes) {
 }
 
 Tensor Buffer::tensor(Shape shape, DType dtype, std::uint64_t offset) const {
-  const std::uint64_t end = offset + static_cast<std::uint64_t>(shape.numel()) * size_of(dtype);
-  NANOFSDP_CHECK_SHAPE(end <= bytes_, .what = "tensor " + shape.str() + " in a buffer",
+  const std::uint64_t bytes = static_cast<std::uint64_t>(shape.numel()) * size_of(dtype);
+  NANOFSDP_CHECK_SHAPE(offset <= bytes_ && bytes <= bytes_ - offset,
+                       .what = "tensor " + shape.str() + " in a buffer",
                        .expected = fmt::format("at most {} bytes", bytes_),
-                       .got = fmt::format("{}", end));
+                       .got = fmt::format("{} from byte {}", bytes, offset));
   return Tensor(first_ + offset, shape, dtype, device_);
 }
 

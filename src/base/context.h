@@ -45,10 +45,12 @@ struct Context {
 
   /// Allocates memory for `numel` elements on the device. They are zero, and the ledger counts
   /// them.
+  /// @throws ShapeError if no Shape has this number of elements; Error if there is not enough
+  /// memory
   Buffer buffer(MemoryClass memory_class, std::int64_t numel, DType dtype = DType::float32,
                 Buffer::Use use = Buffer::Use::whole) {
-    return Buffer(ledger, memory_class, static_cast<std::uint64_t>(numel) * size_of(dtype), device,
-                  use, shared.get());
+    const auto elements = static_cast<std::uint64_t>(Shape{numel}.numel());
+    return Buffer(ledger, memory_class, elements * size_of(dtype), device, use, shared.get());
   }
 
   int rank;                              ///< 0 ... world_size - 1

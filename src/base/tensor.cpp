@@ -9,15 +9,15 @@
 
 namespace nanofsdp {
 
-Shape::Shape(std::initializer_list<std::int64_t> dims)
-    : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
-
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   NANOFSDP_CHECK_SHAPE(dims.size() <= dims_.size(), .what = "shape",
                        .expected = "4 dimensions at most", .got = fmt::format("{}", dims.size()));
   std::copy(dims.begin(), dims.end(), dims_.begin());
-  NANOFSDP_CHECK_SHAPE(std::ranges::all_of(dims, [](std::int64_t dim) { return dim >= 0; }),
-                       .what = "shape " + str(), .expected = "no negative dimension");
+  std::int64_t room =
+      (std::int64_t{1} << 60) - 1;  // more elements have bytes that 63 bits cannot count
+  for (const std::int64_t dim : dims) room = dim < 0 ? 0 : room / std::max<std::int64_t>(dim, 1);
+  NANOFSDP_CHECK_SHAPE(room > 0, .what = "shape " + str(),
+                       .expected = "no negative dimension, and fewer than 2^60 elements");
 }
 
 std::int64_t Shape::numel() const {
@@ -29,12 +29,12 @@ std::int64_t Shape::numel() const {
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
 
 Shape Shape::with(int i, std::int64_t n) const {
-  NANOFSDP_CHECK_SHAPE(i >= 0 && i < std::ssize(dims_), .what = "dimension of " + str(),
-                       .expected = "one from 0 to 3", .got = std::to_string(i));
-  Shape shape = *this;
-  shape.dims_[static_cast<std::size_t>(i)] = n;
-  shape.rank_ = std::max(rank_, i + 1);
-  return shape;
+  const int last = std::min(rank_, 3);
+  NANOFSDP_CHECK_SHAPE(i >= 0 && i <= last, .what = "dimension of " + str(),
+                       .expected = fmt::format("one from 0 to {}", last), .got = std::to_string(i));
+  auto dims = dims_;
+  dims[static_cast<std::size_t>(i)] = n;
+  return Shape(std::span(dims).first(static_cast<std::size_t>(std::max(rank_, i + 1))));
 }
 
 Tensor Tensor::view(Shape shape) const {
@@ -49,10 +49,10 @@ Tensor Tensor::rows() const {
 }
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t count) const {
-  NANOFSDP_CHECK_SHAPE(begin >= 0 && count >= 0 && begin + count <= numel(),
+  NANOFSDP_CHECK_SHAPE(begin >= 0 && count >= 0 && count <= numel() - begin,
                        .what = "slice of a tensor " + shape_.str(),
                        .expected = fmt::format("a range within [0, {})", numel()),
-                       .got = fmt::format("[{}, {})", begin, begin + count));
+                       .got = fmt::format("{} elements from {}", count, begin));
   const Address first = first_ + static_cast<std::uint64_t>(begin) * size_of(dtype_);
   return Tensor(first, {count}, dtype_, device_);
 }

@@ -20,8 +20,9 @@ namespace nanofsdp {
 class Shape {
  public:
   Shape() = default;
-  /// @throws ShapeError for more than four dimensions, or a negative one
-  Shape(std::initializer_list<std::int64_t> dims);
+  /// @throws ShapeError for more than four dimensions, a negative one, or 2^60 elements or more (a
+  ///   dimension of 0 counts as 1 there)
+  Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
   /// @copydoc Shape(std::initializer_list<std::int64_t>)
   explicit Shape(std::span<const std::int64_t> dims);
 
@@ -34,8 +35,7 @@ class Shape {
   std::string str() const;  ///< for messages: "[12, 64, 128]"
   /// A shape that differs only in the size of dimension i. If i is rank(), the new shape has one
   /// dimension more.
-  /// @throws std::out_of_range if i is negative, or the new shape would have more than four
-  ///   dimensions
+  /// @throws ShapeError if i is not in [0, rank()], and as a constructor does
   Shape with(int i, std::int64_t n) const;
 
   friend bool operator==(const Shape&, const Shape&) = default;
