@@ -36,10 +36,15 @@ std::uint64_t size_of_file(const std::string& path, Fault& fault) {
 }  // namespace
 
 std::string read_file(const std::string& path, Fault fault, std::uint64_t most) {
-  const std::uint64_t size = size_of_file(path, fault);
+  std::uint64_t size = size_of_file(path, fault);
   if (size <= most) {
+    std::ifstream file(path, std::ios::binary);
     std::string text(size, '\0');
-    if (std::ifstream(path, std::ios::binary).read(text.data(), std::ssize(text))) return text;
+    const bool has_read(file.read(text.data(), std::ssize(text)));
+    // The system gives 0 as the size of a file that it writes while it is read, as in /proc.
+    for (char c; size == 0 && text.size() <= most && file.get(c);) text += c;
+    size = text.size();
+    if (has_read && size <= most) return text;
   }
   fault.got =
       size > most ? fmt::format("{} bytes, more than {}", size, most) : std::strerror(errno);

@@ -13,8 +13,7 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
   NANOFSDP_CHECK_SHAPE(dims.size() <= dims_.size(), .what = "shape",
                        .expected = "4 dimensions at most", .got = fmt::format("{}", dims.size()));
   std::copy(dims.begin(), dims.end(), dims_.begin());
-  std::int64_t room =
-      (std::int64_t{1} << 60) - 1;  // more elements have bytes that 63 bits cannot count
+  std::int64_t room = (std::int64_t{1} << 60) - 1;  // 63 bits count the bytes of these elements
   for (const std::int64_t dim : dims) room = dim < 0 ? 0 : room / std::max<std::int64_t>(dim, 1);
   NANOFSDP_CHECK_SHAPE(room > 0, .what = "shape " + str(),
                        .expected = "no negative dimension, and fewer than 2^60 elements");

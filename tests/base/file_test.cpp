@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <fstream>
 #include <string>
 
 #include "base/fingerprint.h"
@@ -34,6 +35,22 @@ TEST(File, MayHaveAsManyBytesAsMakeSense) {
   EXPECT_TRUE(
       testing::one_line_with(testing::usage_error([&] { read_file(path, {.what = "bytes"}, 4); }),
                              {"5 bytes, more than 4"}));
+}
+
+// The system gives the size of such a file as 0, and writes its text when the file is read.
+TEST(File, OfTheSystemHasAllItsBytes) {
+  const std::string path = "/proc/self/limits";
+  if (!std::ifstream(path)) GTEST_SKIP() << "no /proc";
+  const std::string text = read_file(path, {.what = "limits"}, 1 << 20);
+  EXPECT_EQ(text.find("Limit"), 0u);
+  EXPECT_EQ(text.back(), '\n');
+  EXPECT_EQ(read_file(path, {.what = "limits"}, text.size()), text);
+  const std::string found = "limits: got " + std::to_string(text.size()) + " bytes, more than";
+  EXPECT_TRUE(testing::one_line_with(
+      testing::usage_error([&] { read_file(path, {.what = "limits"}, text.size() - 1); }),
+      {found.c_str()}));
+  const TemporaryDirectory directory;
+  EXPECT_EQ(read_file(directory.write("empty", ""), {.what = "file"}, 0), "");
 }
 
 // The error gives the reason why the file cannot be opened.
