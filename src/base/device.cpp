@@ -154,8 +154,7 @@ Device use_device(Device device, int local_rank) {
 void* allocate_memory(Device device, std::size_t bytes) {
   NANOFSDP_RETURN_ON_CUDA(device, allocate(bytes));
   // Rounding a size near the end of its type would give a small one.
-  const bool possible = bytes <= PTRDIFF_MAX;
-  void* memory = possible ? ::operator new(bytes, kAlignment, std::nothrow) : nullptr;
+  void* memory = bytes > PTRDIFF_MAX ? nullptr : ::operator new(bytes, kAlignment, std::nothrow);
   NANOFSDP_CHECK(memory != nullptr, .what = "memory", .expected = fmt::format("{} bytes", bytes),
                  .got = "less", .hint = "use more ranks or less batch");
   return std::memset(memory, 0, bytes);

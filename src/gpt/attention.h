@@ -23,8 +23,7 @@ class CausalSelfAttention final : public nn::Module {
 
   int heads_;
   float dropout_;
-  nn::Linear c_attn_;
-  nn::Linear c_proj_;
+  nn::Linear c_attn_, c_proj_;
   nn::Dropout resid_dropout_;
 };
 

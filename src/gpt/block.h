@@ -22,8 +22,7 @@ class MLP final : public nn::Module {
   Tensor do_forward(nn::Tape& tape, Tensor x) override;
   Tensor do_backward(nn::Tape& tape, Tensor dy) override;
 
-  nn::Linear c_fc_;
-  nn::Linear c_proj_;
+  nn::Linear c_fc_, c_proj_;
   nn::Dropout dropout_;
 };
 

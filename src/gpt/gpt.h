@@ -36,8 +36,7 @@ class Transformer final : public nn::Module {
   Tensor do_forward(nn::Tape& tape, Tensor tokens) override;
   Tensor do_backward(nn::Tape& tape, Tensor dy) override;
 
-  nn::Embedding wte_;
-  nn::Embedding wpe_;
+  nn::Embedding wte_, wpe_;
   nn::Dropout drop_;
   std::vector<std::unique_ptr<Block>> h_;
   nn::LayerNorm ln_f_;

@@ -52,8 +52,7 @@ class LayerNorm final : public Module {
     return dx;
   }
 
-  std::shared_ptr<Parameter> weight_;
-  std::shared_ptr<Parameter> bias_;  // null without bias
+  std::shared_ptr<Parameter> weight_, bias_;  // no bias: null
 };
 
 }  // namespace nanofsdp::nn

@@ -56,8 +56,7 @@ class Linear final : public Module {
     return dx;
   }
 
-  std::shared_ptr<Parameter> weight_;
-  std::shared_ptr<Parameter> bias_;  // null without bias
+  std::shared_ptr<Parameter> weight_, bias_;  // no bias: null
 };
 
 }  // namespace nanofsdp::nn

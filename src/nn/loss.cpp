@@ -1,13 +1,17 @@
 #include "nn/loss.h"
 
 #include "ops/cross_entropy.h"
+#include "ops/operands.h"
 
 namespace nanofsdp::nn {
 namespace {
 
 ops::CrossEntropyForward operands(Tape& tape, Tensor logits, Tensor targets, Tensor total) {
+  const Tensor flat = logits.rows();
+  const Shape leading(logits.shape().dims().first(logits.shape().rank() - 1));
+  ops::Require(tape.stream())("cross_entropy: targets", targets, leading, DType::int32);
   const Shape rows{targets.numel()};
-  return {logits.rows(), targets.view(rows), tape.allocate(rows, DType::float32),
+  return {flat, targets.view(rows), tape.allocate(rows, DType::float32),
           tape.allocate(rows, DType::float32), total};
 }
 

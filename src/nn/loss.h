@@ -8,7 +8,8 @@ namespace nanofsdp::nn {
 /// @brief The loss of a language model: the cross-entropy of its logits against the next tokens.
 
 /// Forward. Adds the sum of the tokens' losses to `total`, and saves what backward needs.
-/// @param logits [B, T, V]  @param targets [B, T], int32, -1 to ignore  @param total [1], float64
+/// @param logits [B, T, V]  @param targets [B, T], int32, -1 to ignore  @param total [1], float64,
+/// or empty
 /// @throws ShapeError for other shapes; Error naming a target that is no token (a GPU stops the
 ///         kernel)
 void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total);
