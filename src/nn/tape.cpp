@@ -71,8 +71,9 @@ void Tape::require_own(std::size_t count) {
 // The path of a module in the tree of the outermost module at work.
 std::string Tape::name_of(const Module* module) const {
   if (module == nullptr) return "no module";
-  std::string path = at_work_.empty() ? "" : path_to(*at_work_.front(), *module);
-  return path.empty() ? "the outermost module" : path;
+  if (!at_work_.empty() && module == at_work_.front()) return "the outermost module";
+  const std::string path = at_work_.empty() ? "" : path_to(*at_work_.front(), *module);
+  return path.empty() ? "another module" : path;
 }
 
 Tape::~Tape() {
@@ -89,7 +90,7 @@ bool Tape::knows(const std::shared_ptr<EndOfPass>& callback) const {
 void Tape::end_backward() {
   NANOFSDP_CHECK(
       saved_.empty(), .what = "end of backward", .expected = "every saved activation restored",
-      .got = fmt::format("{} left, the last of {}", tensors_.size(), name_of(saved_.back().by)));
+      .got = fmt::format("{} left", tensors_.size()), .hint = "did every module run backward?");
   end(/*backward=*/true);
 }
 

@@ -75,6 +75,24 @@ TEST(Tape, BeginsNoPassInsideAModule) {
   tape.end();
 }
 
+// The error of a wrong order says which of the two modules lies where.
+TEST(Tape, NamesTheOutermostModuleAndAnotherOne) {
+  Context context;
+  Tape tape(context);
+  Linear one({.in = 2, .out = 2}), other({.in = 2, .out = 2});
+  testing::WholeModel first(one), second(other);
+  auto x = testing::random_tensor({1, 2}, 1);
+  tape.begin(true);
+  one.forward(tape, x);
+  other.forward(tape, x);
+  expect_error<Error>([&] { one.backward(tape, x); },
+                      "backward of the outermost module: expected to restore 1 tensors of its own, "
+                      "got 1 that another module saved last");
+  tape.save({x});
+  expect_error<Error>([&] { one.backward(tape, x); }, "got 1 that no module saved last");
+  expect_error<Error>([&] { tape.restore<2>(); }, "backward of no module");
+}
+
 // The tape tells the end of a pass once, with whether its backward is over, to each function that
 // still exists.
 TEST(Tape, TellsTheEndOfAPass) {
