@@ -128,8 +128,9 @@ class Module {
 
   /// Returns every parameter of the subtree once. A module's own parameters come before those of
   /// its children, as in PyTorch. It also sets Parameter::name to the path of the parameter's first
-  /// place. If you call it on a submodule later, the names stay as they are. The name of a sharded
-  /// parameter never changes.
+  /// place, if this path is longer than the name. So a later call on a submodule changes no name,
+  /// unless the parameter is tied and has a longer path there. The name of a sharded parameter
+  /// never changes.
   std::vector<Parameter*> named_parameters();
 
  protected:

@@ -37,7 +37,7 @@ struct Parameter {
   Parameter(Parameter&&) = delete;  // so it cannot be copied either
 
   /// Its path in the module tree, "transformer.h.0.attn.c_attn.weight". If named_parameters() was
-  /// called on several modules around it, the longest of these paths. Once the parameter is
+  /// called on several modules around it, the path with the most characters. Once the parameter is
   /// sharded, its path in the sharded model.
   std::string name;
   Shape shape;  ///< shape of the whole parameter
@@ -63,9 +63,11 @@ struct Parameter {
   /// shards only one of the two. It is empty if the parameter gets no gradient.
   Tensor grad() const { return grad_; }
 
-  /// The gradient, for a backward that adds to it. The call says that the parameter has a gradient
-  /// now. Without such a call it has none (PyTorch's `None`), whatever is in the memory.
+  /// The gradient, for a backward that adds to it; empty if the parameter is frozen. The call says
+  /// that the parameter has a gradient now. Without such a call it has none (PyTorch's `None`),
+  /// whatever is in the memory. Without FSDP, an optimizer of your own looks at `has_grad`.
   Tensor grad_to_add_to() {
+    if (!requires_grad) return {};
     has_grad = has_grad || !grad_.empty();
     return grad_;
   }
