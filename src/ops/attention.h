@@ -46,7 +46,8 @@ namespace nanofsdp::ops {
 /// One task owns a key/value head of a sequence, together with all query heads that read it.
 /// Backward adds the contributions of these query heads in their order. So the bits depend neither
 /// on the number of threads (at most B * H_kv of them are busy) nor on the other sequences of the
-/// batch, and the bits of a position depend on no later position.
+/// batch. At one T, and as long as all values are finite, the bits of a position's y and lse depend
+/// on no later position.
 ///
 /// Both directions have operands of the same names, so a call names its struct:
 /// `attention(stream, AttentionForward{.q = ...})`.

@@ -90,6 +90,33 @@ TEST(AttentionHeads, MayLieInTensorsOfTheirOwn) {
   }
 }
 
+// At one T and with finite values, other later positions change no bit of y and lse.
+TEST(AttentionHeads, APositionDependsOnNoLaterOne) {
+  for (const Sizes& s : kSizes) {
+    Operands before(s, 1);
+    attention(*before.stream, before.forward());
+    for (const std::int64_t cut : {std::int64_t{1}, s.T / 2, s.T - 1}) {
+      if (cut < 1) continue;
+      SCOPED_TRACE(name(s, 0) + " cut=" + std::to_string(cut));
+      Operands after(s, 1);
+      const std::int64_t width = after.qkv.shape[2], C = after.y.shape[2];
+      for (std::int64_t i = 0; i < after.qkv.shape.numel(); ++i)
+        if (i / width % s.T >= cut) after.qkv.values[static_cast<std::size_t>(i)] *= -30;
+      attention(*after.stream, after.forward());
+      for (std::size_t i = 0; i < after.y.values.size(); ++i) {
+        if (static_cast<std::int64_t>(i) / C % s.T < cut) {
+          ASSERT_EQ(after.y.values[i], before.y.values[i]) << i;
+        }
+      }
+      for (std::size_t i = 0; i < after.lse.values.size(); ++i) {
+        if (static_cast<std::int64_t>(i) % s.T < cut) {
+          ASSERT_EQ(after.lse.values[i], before.lse.values[i]) << i;
+        }
+      }
+    }
+  }
+}
+
 template <class Operands>
 Operands with(Operands a, Heads Operands::*member, const Heads& heads) {
   a.*member = heads;
