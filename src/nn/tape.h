@@ -114,7 +114,8 @@ class Tape {
   };
 
   /// Starts a forward pass. The pass before must have ended. In training, activations are saved and
-  /// dropout is on. Its masks are those of no other pass, on this rank or on any other.
+  /// dropout is on. Its masks are those of no other pass without a key, on this rank or on any
+  /// other. A pass with a key may have the same masks, if the key has the tape's seed.
   /// @throws Error if the pass before has not ended and saved activations, or trained a sharded
   ///         model, or if a module still runs
   void begin(bool training) { begin(training, {seed_, context_.passes++, context_.rank}); }
