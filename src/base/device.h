@@ -104,7 +104,9 @@ class Event {
 /// The body of a loop over a range of indices, which is called as body(begin, end).
 using RangeBody = std::function<void(std::int64_t, std::int64_t)>;
 
-/// A FIFO of work. One thread enqueues; a failed piece of work fails everything after it.
+/// A FIFO of work. One thread enqueues. If work throws on the CPU's compute stream, enqueue()
+/// throws the same, and later work runs. On any other stream, failed work fails everything after
+/// it.
 class Stream {
  public:
   virtual ~Stream() = default;

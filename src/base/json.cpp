@@ -5,7 +5,7 @@
 namespace nanofsdp {
 
 nlohmann::json parsed_json(std::string_view text) {
-  constexpr int kDeepest = 16;  // brackets within brackets; no file that we read has more
+  constexpr int kDeepest = 16;  // levels of brackets; no file that we read has more
   // nlohmann's parser can count the depth too, but it then takes quadratic time.
   int depth = 0;
   bool quoted = false;
