@@ -92,6 +92,7 @@ int threads_per_rank(const RanksOptions& options, int local_ranks, int cores) {
 }
 
 int run_ranks(const RanksOptions& options, const RankBody& body) try {
+  NANOFSDP_REFUSE_IF(options.timeout < 1, "timeout", "1 or more", std::to_string(options.timeout));
   keep_freed_memory();
   auto rendezvous = launch::rendezvous_from([](const char* name) { return std::getenv(name); });
   if (!rendezvous) return with_named_errors([&] { return start_ranks(options, body); });

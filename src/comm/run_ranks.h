@@ -47,7 +47,7 @@ struct RanksOptions {
 
   /// How long ranks wait until all have come. It is longer than for a message, because a user has
   /// to start them.
-  std::chrono::seconds patience() const { return std::chrono::seconds(5 * timeout); }
+  std::chrono::seconds patience() const { return 5 * std::chrono::seconds(timeout); }
 };
 
 /// Returns `threads` if it was given. Otherwise cores are divided among the ranks of this machine,

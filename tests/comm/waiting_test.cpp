@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "comm/rank_data.h"
+#include "comm/run_ranks.h"
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 
@@ -191,6 +193,18 @@ TEST_P(Waiting, DoesNotCountTimeInWhichTheWholeRunWasStopped) {
     EXPECT_EQ(status, 0) << round;
     close(ends[0]), close(ends[1]);
   }
+}
+
+// A rank that waits for no time would find no other. Five times the longest timeout is still a
+// time.
+TEST(Timeout, OfNoTimeIsRefused) {
+  for (const int timeout : {0, -1, INT_MIN}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(comm::run_ranks({.ranks = 2, .timeout = timeout}, [](Context&, auto) {}), 2);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+              "nanofsdp: timeout: expected 1 or more, got " + std::to_string(timeout) + "\n");
+  }
+  EXPECT_EQ(comm::RanksOptions{.timeout = INT_MAX}.patience().count(), 5LL * INT_MAX);
 }
 
 }  // namespace
