@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 namespace nanofsdp {
 namespace {
@@ -48,23 +47,23 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run(std::int64_t n, std::int64_t grain, const RangeBody& body) {
   const auto width = std::clamp<std::int64_t>(n / std::max<std::int64_t>(grain, 1), 1, threads());
   if (width == 1) return body(0, n);
-  body_ = &body;
-  n_ = n;
+  errors_.assign(static_cast<std::size_t>(threads()), nullptr);
+  body_ = &body, n_ = n;
   chunk_ = (n + width - 1) / width;
   pending_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
   run_range(0);
   while (const auto left = pending_.load(std::memory_order_acquire)) wait_while(pending_, left);
-  if (!errors_.empty()) std::rethrow_exception(std::exchange(errors_, {}).begin()->second);
+  for (const std::exception_ptr& error : errors_)
+    if (error) std::rethrow_exception(error);
 }
 
 void ThreadPool::run_range(int index) try {
   const std::int64_t begin = std::min(n_, index * chunk_), end = std::min(n_, begin + chunk_);
   if (begin < end) (*body_)(begin, end);
 } catch (...) {
-  const std::lock_guard lock(mutex_);
-  errors_[index] = std::current_exception();
+  errors_[static_cast<std::size_t>(index)] = std::current_exception();
 }
 
 void ThreadPool::work(int worker) {

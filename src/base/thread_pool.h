@@ -3,8 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <map>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -45,8 +43,7 @@ class ThreadPool {
   std::atomic<std::uint32_t> round_{0};    // changes when a loop begins
   std::atomic<std::uint32_t> pending_{0};  // workers that have not finished the loop
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;                          // guards errors_
-  std::map<int, std::exception_ptr> errors_;  // the exception of each range that threw
+  std::vector<std::exception_ptr> errors_;  // what each range threw
   std::vector<std::thread> workers_;
 };
 

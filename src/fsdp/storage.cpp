@@ -161,8 +161,8 @@ bool WholeGradients::are_due(Reduction how) const {
 }
 
 void WholeGradients::begin_backward() {
-  const bool frozen = std::ranges::none_of(row_->parameters(), &nn::Parameter::requires_grad);
-  if (complete_ && frozen) return;  // its gradients of an earlier step stay as they are
+  const bool trains = std::ranges::any_of(row_->parameters(), &nn::Parameter::requires_grad);
+  if (complete_ && !trains) return;  // its gradients of an earlier step stay as they are
   NANOFSDP_CHECK(!complete_, .what = "backward", .expected = "zero_grad after the last micro-step",
                  .got = "gradients that are sums over ranks already",
                  .hint = "they would be summed once more");
