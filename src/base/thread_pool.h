@@ -43,7 +43,7 @@ class ThreadPool {
   std::atomic<std::uint32_t> round_{0};    // changes when a loop begins
   std::atomic<std::uint32_t> pending_{0};  // workers that have not finished the loop
   std::atomic<bool> stop_{false};
-  std::vector<std::exception_ptr> errors_;  // what each range threw
+  std::vector<std::exception_ptr> errors_;  // the exception of each range
   std::vector<std::thread> workers_;
 };
 
