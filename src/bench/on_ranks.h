@@ -43,11 +43,10 @@ Result on_ranks(const comm::RanksOptions& options,
         options.ranks, [&](launch::Store& store) { comm::run_rank(store, options, rank); });
   }
   if (outcome.exit_code == 2) throw UsageError({.what = outcome.message});
-  if (outcome.exit_code != 0) {
+  if (outcome.exit_code != 0)
     throw std::runtime_error(!outcome.message.empty()
                                  ? outcome.message
                                  : "ended by " + name_signal(outcome.exit_code - 128));
-  }
   return *result;
 }
 

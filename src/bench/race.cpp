@@ -12,10 +12,9 @@ namespace nanofsdp::bench {
 
 std::vector<std::vector<Sample>> race(const std::vector<Candidate>& candidates, int rounds) {
   std::vector<std::vector<Sample>> samples(candidates.size());
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < candidates.size(); ++i)
       samples[i].push_back(candidates[i].measure());
-  }
   for (auto& of_one : samples) std::ranges::sort(of_one, {}, &Sample::seconds);
   return samples;
 }

@@ -171,7 +171,7 @@ Rates bench_collectives(const BenchOptions& options, int ranks) {
   for (const std::int64_t kilobytes : {4, 256, 4096, 40960}) {
     for (const Collective& collective : kCollectives) {
       const auto name = [&](const char* what) { return fmt::format("{} {} KB", what, kilobytes); };
-      const std::int64_t chunks = kilobytes * 1024 / ranks * (ranks - 1);
+      const std::int64_t chunks = kilobytes * 1024 / 4 / ranks * 4 * (ranks - 1);
       const std::int64_t sent = collective.passes * chunks;
       candidates.push_back(
           {name(collective.name) + (sent > 0 ? fmt::format(", {} bytes sent", sent) : ""),

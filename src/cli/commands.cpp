@@ -32,8 +32,8 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
     trainer.run(report);
     if (options.eval_only) return;
     report.finish();
-    if (!options.trace.empty()) write_trace(context, trainer.mesh(), options.trace);
     if (options.sample > 0) report.sample(trainer.sample(options.sample));
+    if (!options.trace.empty()) write_trace(context, trainer.mesh(), options.trace);
   };
 }
 

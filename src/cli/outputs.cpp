@@ -9,9 +9,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <span>
+#include <map>
+#include <regex>
 #include <system_error>
-#include <tuple>
 
 #include <unistd.h>
 
@@ -25,11 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether two names lead to the same file, through links and dots. The file need not exist.
-bool same(const std::string& a, const std::string& b) {
+// The file to which a name leads, through links and dots. It need not exist. To no name, none.
+fs::path place(const fs::path& name) {
   std::error_code none;
-  const auto place = [&](const fs::path& p) { return fs::weakly_canonical(fs::absolute(p), none); };
-  return !a.empty() && !b.empty() && place(a) == place(b);
+  return fs::weakly_canonical(fs::absolute(name, none), none);
 }
 
 // The reason why a file cannot be written, or must not be; empty if it can. Directories that are
@@ -44,8 +43,11 @@ std::string obstacle(const fs::path& path, const std::string& begin, const std::
   const int wanted = there == whole ? W_OK : W_OK | X_OK;
   if (::access(there.c_str(), wanted) != 0) return std::strerror(errno);
   const std::string parent = whole.parent_path().string();
-  if (!begin.empty() && !fs::is_directory(parent) && !same(parent, made))
+  if (!begin.empty() && !fs::is_directory(parent) && place(parent) != place(made))
     return "no such directory";
+  for (const char* stream : {"/dev/stdout", "/dev/stderr"})
+    if (fs::is_regular_file(there) && fs::equivalent(there, stream, ignored))
+      return "where this command prints";
   if (begin.empty() || !fs::is_regular_file(there)) return "";
   std::string found(begin.size(), '\0');
   const bool some = std::ifstream(there).read(found.data(), std::ssize(found)).gcount() > 0;
@@ -55,23 +57,25 @@ std::string obstacle(const fs::path& path, const std::string& begin, const std::
 }  // namespace
 
 void require_outputs(const TrainOptions& o) {
-  const auto in_out_dir = [&](const fs::path& p) { return o.out_dir.empty() ? "" : p.string(); };
-  const std::tuple<std::string, std::string, std::string> files[] = {
-      {"--text", o.text, ""},
-      {"--reference", o.reference, ""},
-      {"--out_dir", in_out_dir(store::weights_path(o.out_dir)), ""},
-      {"--out_dir", in_out_dir(run_picture_path(o.out_dir)), ""},
-      {"--metrics", o.metrics, R"({"iter")"},
-      {"--trace", o.trace, kTraceBegins}};
-  for (const auto& [option, path, begin] : std::span(files).subspan(2)) {
-    if (path.empty() || (option == "--out_dir" && !o.saves())) continue;
-    std::string got;
-    for (const auto& [other, file, _] : files) {
-      if (other == option) break;
-      if (same(path, file)) got = "that of " + other;
-    }
-    require_output(option, path, begin, o.out_dir, got);
-  }
+  // A run moves and removes what has these names in its directory.
+  static const std::regex ours(
+      R"(checkpoint(\.new|\.previous)?(/.*)?|(model\.safetensors|run\.svg)(\.tmp)?|run\.lock)");
+  std::map<fs::path, std::string> taken = {{place(o.text), "--text"},
+                                           {place(o.reference), "--reference"}};
+  const auto take = [&](const char* option, const fs::path& path, const std::string& begin) {
+    if (path.empty()) return;
+    const auto [at, is_free] = taken.try_emplace(place(path), option);
+    const std::string inside = at->first.lexically_relative(place(o.out_dir)).string();
+    const bool kept = !begin.empty() && std::regex_match(inside, ours);
+    require_output(option, path.string(), begin, o.out_dir,
+                   kept      ? "that of --out_dir"
+                   : is_free ? ""
+                             : "that of " + at->second);
+  };
+  if (o.saves()) take("--out_dir", store::weights_path(o.out_dir), "");
+  if (o.saves()) take("--out_dir", run_picture_path(o.out_dir), "");
+  take("--metrics", o.metrics, R"({"iter")");
+  take("--trace", o.trace, kTraceBegins);
 }
 
 void require_output(const std::string& option, const std::string& path, const std::string& begin,

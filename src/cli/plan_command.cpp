@@ -75,10 +75,9 @@ void print_table(const PlanOptions& o, const std::vector<ordered_json>& rows) {
 int sweep(const PlanOptions& o) {
   std::istringstream typed(o.sweep);
   Words all = {""};
-  for (std::string option; std::getline(typed, option, ',');) {
+  for (std::string option; std::getline(typed, option, ',');)
     for (const std::string& words : std::exchange(all, {}))
       for (const std::string& more : values_of(option, o)) all.push_back(words + more);
-  }
   std::vector<ordered_json> rows;
   for (const std::string& words : all) rows.push_back(row_of(o, fitted(o, words)));
   const auto refused = [](const ordered_json& row) { return row.contains("refused"); };

@@ -34,7 +34,7 @@ struct PlanOptions {
   std::string sweep;      ///< options that are varied, "ranks,batch_size"; empty: none
   bool json = false;      ///< whether to print JSON for programs
   Words arguments{};      ///< from which all this was read
-  /// Whether the accumulation steps are as many as the ranks, because nothing says their number.
+  /// Whether nothing says the number of accumulation steps. Then it may follow that of the ranks.
   bool steps_follow = false;
   /// The values of the options that decide most, for people.
   nlohmann::ordered_json planned{};

@@ -98,7 +98,7 @@ void Report::started() {
   line("a rank     " + memory);
   if (!options_.products.empty()) line("products   the fastest, as in " + options_.products);
   open_files();
-  if (!options_.explain) return;
+  if (!options_.explain || options_.eval_only) return;
   line("\nunits, and what each rank of a group keeps of them\n" + explain_layouts(model.units()) +
        explain_plan(planned()));
 }
@@ -157,7 +157,8 @@ void Report::step(std::int64_t iteration, const train::StepResult& result) {
   last_step_ = traffic - traffic_;
   traffic_ = traffic;
   if (!is_logged) return;
-  const double mean = step_seconds_ / static_cast<double>(steps_);
+  // A line of progress has the means of all steps. A line that stays has this step's numbers.
+  const double mean = terminal_ ? step_seconds_ / static_cast<double>(steps_) : result.seconds;
   const std::string rate = grouped(static_cast<std::int64_t>(tokens / mean));
   const std::string mfu =
       peak_flops_ > 0 ? fmt::format(", mfu {:.1f}%", 1e2 * utilisation(mean)) : "";

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <string>
 
@@ -33,6 +34,9 @@ class Report final : public train::Listener {
   /// @throws UsageError if --reference cannot be read
   Report(const TrainOptions& options, const Context& context, const data::Dataset& dataset,
          train::Trainer& trainer);
+
+  /// Clears a line of progress, so that an error does not follow on it.
+  ~Report() override { std::fputs(wipe_ ? "\r\x1b[K" : "", stdout), std::fflush(stdout); }
 
   /// Prints the model, the machine and the sharding of the training that begins. Unless the run is
   /// resumed, sets aside what another run saved in the directory of saved files. Makes the file of

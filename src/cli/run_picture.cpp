@@ -51,7 +51,8 @@ double tick_step(double span) {
 }
 
 std::string number(double x) {
-  return std::abs(x) < 1000 ? fmt::format("{:g}", x) : grouped(std::llround(x));
+  if (std::abs(x) < 1000 || std::abs(x) > 1e15) return fmt::format("{:g}", x + 0.0);  // no "-0"
+  return grouped(std::llround(x));
 }
 
 // The least and the largest value that a chart shows upwards.
@@ -130,9 +131,11 @@ void Curve::add(std::int64_t iteration, double value) {
 }
 
 std::vector<Curve::Point> Curve::points(std::int64_t last) const {
-  const std::size_t each = (values_.size() + kMostPoints - 1) / kMostPoints;
+  const auto after = [last](const auto& value) { return value.first > last; };
+  const auto n = static_cast<std::size_t>(std::ranges::find_if(values_, after) - values_.begin());
+  const std::size_t each = (n + kMostPoints - 1) / kMostPoints;
   std::vector<Point> points;
-  for (std::size_t i = 0; i < values_.size() && values_[i].first <= last; ++i) {
+  for (std::size_t i = 0; i < n; ++i) {
     const double value = values_[i].second;
     if (i % each == 0) points.push_back({1.0 * values_[i].first, value, value});
     points.back().low = std::min(points.back().low, value);

@@ -128,9 +128,8 @@ class Player {
   // Moves the time to the next moment at which any work begins or ends.
   void elapse(std::size_t host_waits_for) {
     users_ = {};
-    for (const Lane& lane : lanes_) {
+    for (const Lane& lane : lanes_)
       if (lane.running && lane.latency == 0) users_[lane.resource] += lane.share;
-    }
     moving_ = std::ranges::any_of(lanes_, &Lane::moves);
     double next = host_ > now_ ? host_ : kNever;
     for (const Lane& lane : lanes_) next = std::min(next, next_of(lane));

@@ -30,9 +30,8 @@ double learning_rate_at(const TrainerOptions& o, std::int64_t it) {
 void set_recompute(const gpt::GPT& model, gpt::Recompute what) {
   for (const auto& block : model.blocks()) {
     block->recompute = what == gpt::Recompute::block;
-    for (const auto& [name, child] : block->children()) {
+    for (const auto& [name, child] : block->children())
       if (name == "mlp") child->recompute = what == gpt::Recompute::selective;
-    }
   }
 }
 

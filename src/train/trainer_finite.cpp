@@ -43,10 +43,9 @@ std::string shown(double x) { return fmt::to_string(std::abs(x)); }
 void Trainer::stop(std::int64_t iteration, const std::string& got) const {
   std::string hint = "try a smaller --learning_rate, more --warmup_iters, or --grad_clip=1";
   if (options_.precision.param_dtype != DType::float32) hint += ", or --param_dtype=float32";
-  if (saved_ >= 0) {
+  if (saved_ >= 0)
     hint += fmt::format("; '{}' is still the checkpoint of iteration {}, for --init_from=resume",
                         store::checkpoint_path(options_.out_dir).string(), saved_);
-  }
   throw RunError({.what = fmt::format("training stopped at iteration {}", iteration),
                   .expected = "finite numbers",
                   .got = got,

@@ -80,7 +80,24 @@ TEST(Curve, KeepsEveryPeakInAtMost500Points) {
       ASSERT_EQ(points[p].high, most) << n << " " << p;
     }
     EXPECT_EQ(points[0].x, 0);
-    EXPECT_EQ(curve.points(0).size(), 1u);  // later values lie beyond the right end
+    EXPECT_EQ(curve.points(0).size(), 1u);               // later values lie beyond the right end
+    for (const int end : {n / 100, n / 10, n / 2, n}) {  // of a shorter run beside this one
+      const std::size_t some = curve.points(3 * end).size();
+      EXPECT_LE(some, 500u) << n << " " << end;
+      EXPECT_GE(some, std::min<std::size_t>(250, static_cast<std::size_t>(end))) << n << " " << end;
+    }
+  }
+}
+
+// A run that diverges may have any float32.
+TEST(RunPicture, NamesTicksOfEverySize) {
+  for (const float size : {1e-9F, 1e-3F, 1.0F, 1e4F, 1e15F, 3e18F, 1e25F, 1e38F}) {
+    Curves run;
+    for (int i = 0; i < 9; ++i) run.loss.add(i, (static_cast<float>(i) - 0.5F) * size);
+    const std::string svg = drawn(run);
+    expect_sound(svg);
+    EXPECT_EQ(svg.find(">-0<"), svg.npos) << size;
+    EXPECT_EQ(svg.find("9,223,372,036"), svg.npos) << size;
   }
 }
 
