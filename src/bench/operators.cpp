@@ -188,9 +188,8 @@ double multiply_and_add(Stream& stream) {
     const Pack factor = Pack{} + 0.999f, addend = Pack{} + 0.001f;
     Packs packs{};
     touch(packs);
-    for (std::int64_t round = 0; round < kRounds; ++round) {
+    for (std::int64_t round = 0; round < kRounds; ++round)
       for (Pack& pack : packs) pack = pack * factor + addend;
-    }
     touch(packs);
   });
   return 2.0 * kRounds * kLanes * stream.threads();

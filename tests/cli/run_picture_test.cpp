@@ -81,7 +81,7 @@ TEST(Curve, KeepsEveryPeakInAtMost500Points) {
     }
     EXPECT_EQ(points[0].x, 0);
     EXPECT_EQ(curve.points(0).size(), 1u);               // later values lie beyond the right end
-    for (const int end : {n / 100, n / 10, n / 2, n}) {  // of a shorter run beside this one
+    for (const int end : {n / 100, n / 10, n / 2, n}) {  // the ends of shorter runs
       const std::size_t some = curve.points(3 * end).size();
       EXPECT_LE(some, 500u) << n << " " << end;
       EXPECT_GE(some, std::min<std::size_t>(250, static_cast<std::size_t>(end))) << n << " " << end;

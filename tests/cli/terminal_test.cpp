@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// What a person sees in a terminal.
+// The text that a person sees in a terminal.
 
 namespace nanofsdp::terminal_test {
 namespace {
