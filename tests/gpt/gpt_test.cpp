@@ -59,6 +59,8 @@ TEST(GPT, CountsParametersAsNanoGPT) {
   biased.bias = true;
   GPT with_bias(biased);
   EXPECT_EQ(numel(with_bias), 809856);
+  GPT by_default{GPTConfig()};
+  EXPECT_EQ(numel(by_default), 124'475'904) << "GPT-2 124M, with a vocabulary padded to 50,304";
 }
 
 // A wrong token can only matter from its position on, to the bit.

@@ -154,6 +154,15 @@ TEST(AdamW, RoundsWhatItComputedInDouble) {
     EXPECT_EQ(k.beta2, static_cast<float>(1 - 0.1 * beta));
     EXPECT_EQ(k.rest2, static_cast<float>(1 - (1 - 0.1 * beta)));
   }
+  for (const double lr : {1e-4, 2e-4, 3e-4, 6e-4, 1e-3, 2.5e-3}) {
+    for (std::int64_t step = 1; step < 50; ++step) {
+      const AdamWConstants k({.lr = lr, .weight_decay = 0.3, .step = step});
+      const double one = 1 - std::pow(0.9, step), two = 1 - std::pow(0.999, step);
+      EXPECT_EQ(k.step_size, static_cast<float>(lr / one));
+      EXPECT_EQ(k.root_correction2, static_cast<float>(std::sqrt(two)));
+      EXPECT_EQ(k.decay, static_cast<float>(1 - lr * 0.3));
+    }
+  }
 }
 
 TEST(AdamW, TheCoefficientOfClippingScalesTheGradient) {

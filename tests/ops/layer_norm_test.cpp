@@ -119,6 +119,14 @@ TEST(LayerNorm, HoldsForTinyVarianceRowsFarFromZeroAndOutliers) {
   Operands tiny(s, 1e-4f), far(s, 1, 10), outlier(s);
   for (std::int64_t r = 0; r < s.R; ++r) outlier.x.values[r * s.C] = 1000;
   for (Operands* o : {&tiny, &far, &outlier}) expect_oracle(s, *o, kTolerance);
+  // The mean has the digits of the other elements, not those of the large one.
+  for (std::int64_t r = 0; r < s.R; ++r) {
+    const std::span row = std::span(outlier.x.values).subspan(r * s.C, s.C);
+    double sum = 0, spread = 0;
+    for (const float x : row) sum += x;
+    for (const float x : row) spread += std::abs(x - sum / s.C) / s.C;
+    EXPECT_NEAR(outlier.mean.values[r], sum / s.C, 1e-6 * spread);
+  }
 }
 
 TEST(LayerNorm, AConstantRowBecomesTheBias) {
