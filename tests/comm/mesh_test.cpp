@@ -120,6 +120,16 @@ TEST(MeshOfAll, HasOneTensorGroupOfAllRanksOrGroupsOfOne) {
   }
 }
 
+// Only groups inside a shard group can keep what the shard group has gathered.
+TEST(MeshOfAll, RefusesPostForwardGroupsThatNoShardGroupHolds) {
+  for (const int post_forward_size : {3, 4, 8}) {
+    run_ranks(Backend::local, 4, [&](Context&, std::unique_ptr<Communicator> world) {
+      expect_error<UsageError>([&] { comm::Mesh(std::move(world), 2, post_forward_size); },
+                               "reshard_after_forward: expected a divisor of 2 ranks");
+    });
+  }
+}
+
 TEST(MeshOfAll, RefusesTensorGroupsOfUnequalSizeByName) {
   for (const int tensor_size : {-1, 3, 8}) {
     run_ranks(Backend::local, 4, [&](Context&, std::unique_ptr<Communicator> world) {

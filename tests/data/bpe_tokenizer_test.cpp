@@ -53,6 +53,7 @@ TEST(BpeTokenizer, ShowsTheRestAsNumbers) {
 
 TEST(BpeTokenizer, TakesAPieceOrNumbersAsAPrompt) {
   const BpeTokenizer tokenizer = small();
+  EXPECT_EQ(tokenizer.encode("!"), (Tokens{0}));
   EXPECT_EQ(tokenizer.encode("\n"), (Tokens{198}));
   EXPECT_EQ(tokenizer.encode(" the"), (Tokens{259}));
   EXPECT_EQ(tokenizer.encode("\xc3\xa9"), (Tokens{260}));

@@ -24,6 +24,7 @@ TEST(Transfer, OfGpusIsARing) {
   expect_transfer(of(2, 2), 1, 8, false);
   expect_transfer(of(4, 4), 3 * 3, 80, true);  // 1 on each
   expect_transfer(of(2, 8), 3, 80, true);
+  expect_transfer(of(6, 1), 4 + 3, 20, true);  // 4 and 2: a node that has begun counts
   m.network_oversubscription = 2;
   expect_transfer(of(8, 1), 6 + 3, 40, true);
   m.network_efficiency = 0.5;

@@ -23,7 +23,8 @@ TEST(Checkpoint, LeavesFilesOfOthersAlone) {
   std::vector<std::string> theirs;
   State last;
   for (const char* place : {"checkpoint", "checkpoint.previous", "checkpoint.new"}) {
-    for (const char* name : {".nfs0001", "thesis.txt", "rank_0_of_2.safetensors.bak", "a/b"}) {
+    for (const char* name : {".nfs0001", "thesis.txt", "rank_0_of_2.safetensors.bak", "a/b",
+                             "theirs.safetensors", "rank_of_2.safetensors"}) {
       const fs::path file = fs::path(o) / place / name;
       fs::create_directories(file.parent_path());
       theirs.push_back("x" + file.string());
