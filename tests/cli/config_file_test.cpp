@@ -58,6 +58,7 @@ TEST(ConfigFile, ComputesAsPythonDoes) {
   EXPECT_EQ(value_of("x = -7 % 4"), "1");
   EXPECT_EQ(value_of("x = 600000 / 2"), "300000") << "whole, so that steps can be counted by it";
   EXPECT_EQ(value_of("x = int(6e5 / 7)"), "85714");
+  EXPECT_EQ(value_of("x = int(-1.5)"), "-1") << "towards 0, as Python's int";
   EXPECT_EQ(value_of("x = 'a' + \"b\" + '\\u00e9'"), "ab\u00e9");
   EXPECT_EQ(value_of("x = y / 10", "y = 6e-4\n"), "5.9999999999999995e-05");
   EXPECT_EQ(value_of("x = max_iters", "max_iters = 5000\n"), "5000");

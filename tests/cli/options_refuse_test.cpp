@@ -85,6 +85,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--beta1=1"}, {"--beta1", "[0, 1)"}},
       {{"--beta2=-1"}, {"--beta2", "[0, 1)"}},
       {{"--learning_rate=0"}, {"--learning_rate", "more than 0"}},
+      {{"--min_lr", "-1"}, {"--min_lr: expected 0 or more, got '-1'"}},
       {{"--min_lr=1"}, {"--min_lr", "--learning_rate=0.001", "--decay_lr=False"}},
       {{"--lr_decay_iters=50"}, {"--lr_decay_iters", "--warmup_iters=100", "50"}},
       {{"--lr_decay_iters=100"}, {"--lr_decay_iters", "--warmup_iters=100", "got 100"}},
