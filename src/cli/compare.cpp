@@ -9,7 +9,7 @@
 #include "bench/numbers.h"
 #include "bench/on_ranks.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "cli/option_kinds.h"
 #include "train/trainer.h"
 
 namespace nanofsdp::cli {
