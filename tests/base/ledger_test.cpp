@@ -183,8 +183,9 @@ TEST(Buffer, RefusesATensorThatEndsBehindIt) {
   Ledger ledger;
   const Buffer buffer(ledger, kShards, 64);
   EXPECT_EQ(buffer.tensor({8}, DType::bfloat16, 48).bytes(), 16u);
-  expect_error<ShapeError>([&] { buffer.tensor({13}, DType::float32, 16); },
-                           "tensor [13] in a buffer: expected at most 64 bytes, got 52 from byte 16");
+  expect_error<ShapeError>(
+      [&] { buffer.tensor({13}, DType::float32, 16); },
+      "tensor [13] in a buffer: expected at most 64 bytes, got 52 from byte 16");
 }
 
 }  // namespace

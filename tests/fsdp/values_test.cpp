@@ -145,7 +145,8 @@ TEST(FirstValues, OfWhatIsNotUsedAreStillMissedAfterAStep) {
       }
       model.used = &model.second;
       tape.begin(false);
-      expect_error<Error>([&] { sharded.forward(tape, x); }, "no values of second.linear.weight second.linear.bias");
+      expect_error<Error>([&] { sharded.forward(tape, x); },
+                          "no values of second.linear.weight second.linear.bias");
       tape.end();
       expect_error<Error>([&] { testing::whole_weights(sharded); }, "second.linear.weight");
     });
