@@ -106,7 +106,7 @@ bool reduces_once(const TrainOptions& o) {
 void settle_strategy(TrainOptions& o) {
   using enum fsdp::ShardingStrategy;
   const fsdp::Sharding& sharding = sharding_of(o.strategy);
-  o.no_sync &= !reduces_once(o);  // a unit need not keep whole gradients
+  o.no_sync &= !reduces_once(o);  // so units keep no whole gradients
   const int k = o.reshard_after_forward, group = o.shard_size > 0 ? o.shard_size : o.ranks;
   require(k == 0 || sharding.reshards_after_forward, "reshard_after_forward",
           "0 unless --strategy=full_shard or hybrid_shard", k);

@@ -86,6 +86,7 @@ std::string sharding_line(const TrainOptions& o, fsdp::ShardingStrategy strategy
 bool reduces_once(const TrainOptions& o);
 
 /// Call it after parse(). A hybrid strategy in one group, or in groups of one, has a simpler name.
+/// If a step reduces once, no_sync is switched off.
 /// @throws UsageError
 void settle_strategy(TrainOptions& o);
 

@@ -25,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The file to which a name leads, through links and dots. It need not exist. To no name, none.
+// The file to which a name leads, through links and dots. It need not exist. An empty name leads to
+// none.
 fs::path place(const fs::path& name) {
   std::error_code none;
   return fs::weakly_canonical(fs::absolute(name, none), none);

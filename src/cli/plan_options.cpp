@@ -181,7 +181,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   settle_strategy(t);
   settle_backend(line, t);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
-  o.steps_follow = line.is_default("gradient_accumulation_steps");
+  o.default_steps = line.is_default("gradient_accumulation_steps");
   note_idle(o, line);
   for (const std::string& name : plan::words_in(line.words_of("kernels", "planned")))
     if (!line.value(name).empty()) o.planned[name] = line.value(name);
@@ -199,7 +199,7 @@ PlanOptions typed_behind(const PlanOptions& o, std::string_view words) {
 std::string ranks_typed(const PlanOptions& o, std::int64_t groups) {
   const std::int64_t D = o.training.ranks, steps = o.training.gradient_accumulation_steps;
   const std::string ranks = fmt::format(" --ranks={}", groups * o.practice.tensor);
-  if ((o.steps_follow && steps == D) || steps % D != 0) return ranks;
+  if ((o.default_steps && steps == D) || steps % D != 0) return ranks;
   return fmt::format("{} --gradient_accumulation_steps={}", ranks, steps / D * groups);
 }
 

@@ -34,8 +34,8 @@ struct PlanOptions {
   std::string sweep;      ///< options that are varied, "ranks,batch_size"; empty: none
   bool json = false;      ///< whether to print JSON for programs
   Words arguments{};      ///< from which all this was read
-  /// Whether nothing says the number of accumulation steps. Then it may follow that of the ranks.
-  bool steps_follow = false;
+  /// Whether the number of accumulation steps is the default, which may follow that of the ranks.
+  bool default_steps = false;
   /// The values of the options that decide most, for people.
   nlohmann::ordered_json planned{};
 

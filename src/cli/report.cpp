@@ -158,12 +158,12 @@ void Report::step(std::int64_t iteration, const train::StepResult& result) {
   traffic_ = traffic;
   if (!is_logged) return;
   // A line of progress has the means of all steps. A line that stays has this step's numbers.
-  const double mean = terminal_ ? step_seconds_ / static_cast<double>(steps_) : result.seconds;
-  const std::string rate = grouped(static_cast<std::int64_t>(tokens / mean));
+  const double seconds = terminal_ ? step_seconds_ / static_cast<double>(steps_) : result.seconds;
+  const std::string rate = grouped(static_cast<std::int64_t>(tokens / seconds));
   const std::string mfu =
-      peak_flops_ > 0 ? fmt::format(", mfu {:.1f}%", 1e2 * utilisation(mean)) : "";
+      peak_flops_ > 0 ? fmt::format(", mfu {:.1f}%", 1e2 * utilisation(seconds)) : "";
   if (terminal_) {
-    const auto left = static_cast<std::int64_t>(1.0 * (options_.max_iters - iteration) * mean);
+    const auto left = static_cast<std::int64_t>(1.0 * (options_.max_iters - iteration) * seconds);
     line(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {}:{:02} left", iteration,
                      options_.max_iters, result.loss, rate, left / 60, left % 60),
          /*stays=*/false);

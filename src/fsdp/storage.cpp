@@ -162,7 +162,7 @@ bool WholeGradients::are_due(Reduction how) const {
 
 void WholeGradients::begin_backward() {
   const bool trains = std::ranges::any_of(row_->parameters(), &nn::Parameter::requires_grad);
-  if (complete_ && !trains) return;  // its gradients of an earlier step stay as they are
+  if (complete_ && !trains) return;  // the gradients of an earlier step stay
   NANOFSDP_CHECK(!complete_, .what = "backward", .expected = "zero_grad after the last micro-step",
                  .got = "gradients that are sums over ranks already",
                  .hint = "they would be summed once more");

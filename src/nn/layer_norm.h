@@ -52,7 +52,7 @@ class LayerNorm final : public Module {
     return dx;
   }
 
-  std::shared_ptr<Parameter> weight_, bias_;  // no bias: null
+  std::shared_ptr<Parameter> weight_, bias_;  // without a bias, bias_ is null
 };
 
 }  // namespace nanofsdp::nn

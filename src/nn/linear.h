@@ -56,7 +56,7 @@ class Linear final : public Module {
     return dx;
   }
 
-  std::shared_ptr<Parameter> weight_, bias_;  // no bias: null
+  std::shared_ptr<Parameter> weight_, bias_;  // without a bias, bias_ is null
 };
 
 }  // namespace nanofsdp::nn

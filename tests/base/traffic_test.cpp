@@ -14,20 +14,16 @@ using namespace std::chrono_literals;
 
 // Each field has a number of its own, so no field can stand for another.
 TEST(Traffic, IsAddedAndSubtractedFieldByField) {
-  const Traffic a{.all_gathers = 1,
-                  .reduce_scatters = 20,
-                  .all_reduces = 300,
-                  .broadcasts = 4000,
-                  .bytes_sent = 50'000,
-                  .bytes_received = 600'000,
-                  .control = 7'000'000};
-  const Traffic twice{.all_gathers = 2,
-                      .reduce_scatters = 40,
-                      .all_reduces = 600,
-                      .broadcasts = 8000,
-                      .bytes_sent = 100'000,
-                      .bytes_received = 1'200'000,
-                      .control = 14'000'000};
+  const auto of = [](std::int64_t n) {
+    return Traffic{.all_gathers = n,
+                   .reduce_scatters = 10 * n,
+                   .all_reduces = 100 * n,
+                   .broadcasts = 1000 * n,
+                   .bytes_sent = 10'000 * n,
+                   .bytes_received = 100'000 * n,
+                   .control = 1'000'000 * n};
+  };
+  const Traffic a = of(3), twice = of(6);
   EXPECT_EQ(a + a, twice);
   EXPECT_EQ(twice - a, a);
   EXPECT_EQ(a - a, Traffic());
