@@ -68,7 +68,8 @@ Rates bench_operators(const BenchOptions& options, int threads);
 Rates bench_collectives(const BenchOptions& options, int ranks);
 Rates bench_steps(const BenchOptions& options);
 
-/// Measures this computer for a minute. It measures all rows, whatever `options.rows` says.
+/// Measures this computer for a minute.
+/// @param options of all rows
 /// @returns the text of a file that `nanofsdp plan --machine=FILE` reads
 std::string bench_machine(const BenchOptions& options);
 

@@ -118,9 +118,7 @@ std::string machine_text(const Machine& m, const std::string& about) {
                      m.network_latency);
 }
 
-std::string bench_machine(const BenchOptions& asked) {
-  BenchOptions options = asked;
-  options.rows.clear();
+std::string bench_machine(const BenchOptions& options) {
   const int cores = count_cores();
   const Rates sent = bench_collectives(options, kRanks);  // forks, so before there are threads
   const Rates rest = bench_rest(options, cores), rates = bench_operators(options, cores);

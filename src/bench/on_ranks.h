@@ -25,7 +25,6 @@ template <class Result>
 Result on_ranks(const comm::RanksOptions& options,
                 const std::function<Result(Context&, std::unique_ptr<comm::Communicator>)>& body) {
   static_assert(std::is_trivially_copyable_v<Result>);
-  keep_freed_memory();  // a training does this too
   // A rank that is a process has memory of its own, so the result lies in memory that both see.
   const auto unmap = [](Result* result) { munmap(result, sizeof *result); };
   const std::unique_ptr<Result, decltype(unmap)> result(static_cast<Result*>(

@@ -3,7 +3,6 @@
 #include "base/build_info.h"
 #include "base/platform.h"
 #include "bench/bench.h"
-#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/option_kinds.h"
 #include "cli/outputs.h"
@@ -21,13 +20,15 @@ int bench_command(const std::vector<std::string>& args) {
   line.add("rows", options.rows);
   line.add("rounds", options.rounds, {1, 1e6, "at least 1"});
   line.add("threads", threads, {1, 1025, "1 to 1024"});
-  line.add("ranks", ranks, {2, 1e6, "at least 2"});
+  line.add("ranks", ranks, {2, kProcesses.end, "at least 2 and at most 1024"});
   choose(line, "backend", options.backend,
          {{"gloo", comm::Backend::gloo}, {"local", comm::Backend::local}});
   add_transport(line, options.transport);
   line.add("machine", machine);
   line.parse(args);
   if (!machine.empty()) {
+    for (const char* name : {"only", "rows", "threads", "ranks"})
+      require(!line.given(name), name, "nothing beside --machine", line.value(name));
     require_output("--machine", machine, bench::kMeasured);
     write_text("--machine", machine, bench::bench_machine(options));
     return 0;

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,24 @@ TEST(Bench, RefusesAChoiceOfNoRowAndAFileOfSomethingElse) {
   EXPECT_EQ(testing::read_file(directory.file("mine.txt")), "my notes\n");
   const std::string nowhere = testing::output_of(directory, {"bench", "--machine=no/m.txt"}, 2);
   EXPECT_EQ(count(nowhere, "no such directory"), 1) << nowhere;
+}
+
+// A machine file is measured whole.
+TEST(Bench, RefusesAChoiceBesideAMachineFile) {
+  const TemporaryDirectory directory;
+  for (const std::string option : {"only=steps", "rows=gelu", "threads=1", "ranks=3"}) {
+    const std::string refused =
+        testing::output_of(directory, {"bench", "--machine=m.txt", "--" + option}, 2);
+    const std::size_t equals = option.find('=');
+    EXPECT_EQ(
+        count(refused, "--" + option.substr(0, equals) +
+                           ": expected nothing beside --machine, got " + option.substr(equals + 1)),
+        1)
+        << refused;
+    EXPECT_FALSE(std::filesystem::exists(directory.file("m.txt")));
+  }
+  const std::string many = testing::output_of(directory, {"bench", "--ranks=1025"}, 2);
+  EXPECT_EQ(count(many, "--ranks: expected at least 2 and at most 1024, got '1025'"), 1) << many;
 }
 
 // Ranks that do not communicate hold the same memory, except the scratch in which Gloo sums.
