@@ -143,9 +143,8 @@ WeightsInfo read_model_info(const std::string& directory) {
   const json heads = said.value("n_head", json());
   fault.expected = fmt::format("n_head to divide the width {}", config.n_embd);
   fault.got = heads.dump();
-  if (!heads.is_number_integer() || heads < 1 || heads > config.n_embd) throw UsageError(fault);
-  config.n_head = heads;
-  if (config.n_embd % config.n_head != 0) throw UsageError(fault);
+  config.n_head = heads.is_number_integer() ? heads.get<std::int64_t>() : 0;
+  if (config.n_head < 1 || config.n_embd % config.n_head != 0) throw UsageError(fault);
   return {.config = config, .pieces = data::read_vocab_in(directory)};
 }
 
