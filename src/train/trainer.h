@@ -55,7 +55,7 @@ class Listener {
   virtual void step(std::int64_t /*iteration*/, const StepResult&) {}
   virtual void evaluation(std::int64_t /*iteration*/, const EvalResult&) {}
   virtual void saved(const std::string& /*path*/) {}
-  /// An evaluation, and the saves that belong to it, are over.
+  /// An evaluation, and the saves that belong to it, are over; or a run ends with a RunError.
   virtual void settled() {}
 };
 

@@ -87,7 +87,7 @@ void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) 
   listener.saved(store::weights_path(options_.out_dir).string());
 }
 
-void Trainer::run(Listener& listener) {
+void Trainer::run(Listener& listener) try {
   require_agreement();
   std::shared_ptr<void> owned;
   if (options_.saves() && context_.rank == 0) owned = store::own_directory(options_.out_dir);
@@ -115,6 +115,9 @@ void Trainer::run(Listener& listener) {
     require_finite(iteration, result);
     listener.step(iteration, result);
   }
+} catch (const RunError&) {  // numbers that are not finite
+  listener.settled();
+  throw;
 }
 
 }  // namespace nanofsdp::train
