@@ -9,12 +9,12 @@
 namespace nanofsdp::data {
 namespace {
 
-void append_utf8(std::string& text, char32_t code) {
-  const auto push = [&text](char32_t byte) { text += static_cast<char>(byte); };
-  if (code < 0x80) return push(code);
+std::string utf8(char32_t code) {
+  if (code < 0x80) return {static_cast<char>(code)};
   const int more = code >= 0x10000 ? 3 : code >= 0x800 ? 2 : 1;  // number of bytes that continue it
-  push((0xf0 << (3 - more) & 0xff) | code >> 6 * more);
-  for (int i = more - 1; i >= 0; --i) push(0x80 | (code >> 6 * i & 0x3f));
+  std::string text{static_cast<char>((0xf0 << (3 - more) & 0xff) | code >> 6 * more)};
+  for (int i = more - 1; i >= 0; --i) text += static_cast<char>(0x80 | (code >> 6 * i & 0x3f));
+  return text;
 }
 
 }  // namespace
@@ -29,8 +29,7 @@ char32_t next_character(std::string_view text, std::size_t& at) {
   for (const char c : rest.substr(1, more)) code = code << 6 | (static_cast<char32_t>(c) & 0x3f);
   // Each code point has exactly one form in UTF-8. If the bytes are another form, they are not
   // UTF-8.
-  std::string encoded;
-  append_utf8(encoded, code);
+  const std::string encoded = utf8(code);
   NANOFSDP_REFUSE_IF(
       !rest.starts_with(encoded) || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff),
       .what = fmt::format("byte {}", at), .expected = "UTF-8",
@@ -64,7 +63,7 @@ CharTokenizer::CharTokenizer(std::string_view text) : Tokenizer(0, "\n") {
   for (std::size_t code = 0; code < seen.size(); ++code) {
     if (!seen[code]) continue;
     alphabet_ += static_cast<char32_t>(code);
-    append_utf8(texts_.emplace_back(), alphabet_.back());
+    texts_.push_back(utf8(alphabet_.back()));
   }
   vocab_size_ = std::ssize(alphabet_);
 }
@@ -82,14 +81,10 @@ std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
     const char32_t code = next_character(text, at);
     const auto place = std::lower_bound(alphabet_.begin(), alphabet_.end(), code);
     if (place == alphabet_.end() || *place != code) {
-      std::string name = fmt::format("character U+{:04X}", static_cast<std::uint32_t>(code));
       // Characters that move the cursor are not shown.
-      if (code > 0x9f || (code >= 0x20 && code < 0x7f)) {
-        name += " '";
-        append_utf8(name, code);
-        name += "'";
-      }
-      NANOFSDP_REFUSE(.what = name,
+      const bool shows = code > 0x9f || (code >= 0x20 && code < 0x7f);
+      NANOFSDP_REFUSE(.what = fmt::format("character U+{:04X}{}", static_cast<std::uint32_t>(code),
+                                          shows ? " '" + utf8(code) + "'" : ""),
                       .expected = fmt::format("one of the {} that the model was trained on",
                                               alphabet_.size()),
                       .hint = "leave it out of --start");

@@ -37,6 +37,7 @@ bool is_whole(const fs::path& checkpoint) {
 // goes first, because no program takes a directory without it for a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
   static const std::regex ours(R"((manifest\.json|rank_\d+_of_\d+\.safetensors)(\.tmp)?)");
+  if (fs::is_symlink(checkpoint)) return void(fs::remove(checkpoint));  // its files are another's
   if (!fs::is_directory(checkpoint)) return;
   fs::remove(checkpoint / kManifest);
   const std::vector<fs::path> all(fs::directory_iterator(checkpoint), {});

@@ -23,20 +23,25 @@ namespace nanofsdp::store {
 ///     DIR/checkpoint.previous/    the checkpoint before, in case this one is damaged later
 ///     DIR/checkpoint.new/         a checkpoint that is being written
 ///
-/// If two programs saved into one DIR at the same time, they would mix their files, so
-/// owned_directory.h holds DIR for one of them. A save never removes files of others from these
-/// directories. If the previous checkpoint's directory has such files, it is set aside with them.
+/// If two programs saved into one DIR at the same time, they would mix their files, and damage the
+/// checkpoint. So rank 0 of a program first owns DIR (owned_directory.h), as `nanofsdp train` does.
+/// A save never removes files of others from these directories. If the previous checkpoint's
+/// directory has such files, it is set aside with them. DIR/checkpoint may be a link to a
+/// checkpoint elsewhere: saves replace the link, and leave alone what it leads to.
 ///
 /// Every rank writes one file (rank_file.h). It holds the slices that belong to the rank
 /// (slices.h).
 ///
-/// After the first save, there is a whole checkpoint at every moment. A new checkpoint is written
-/// beside the others. When all its files are on the disk, the manifest is written, and a directory
-/// with a manifest is whole. Then the directories are renamed. If the run is killed between two of
-/// these steps, the next run finds the new checkpoint where it was written.
+/// After the first save of its only owner, DIR has a whole checkpoint at every moment. A new
+/// checkpoint is written beside the others. When all its files are on the disk, the manifest is
+/// written, and a directory with a manifest is whole. Then the directories are renamed. If the run
+/// is killed between two of these steps, the next run finds the new checkpoint where it was
+/// written.
 ///
 /// A program that goes on where it was stopped:
 ///
+///     std::shared_ptr<void> owned;
+///     if (context.rank == 0) owned = store::own_directory(dir);
 ///     std::int64_t step = 0;
 ///     if (std::filesystem::exists(store::checkpoint_path(dir) / "manifest.json")) {
 ///       const store::Metadata kept = store::load_checkpoint(dir, sharded, adamw);
@@ -47,6 +52,9 @@ namespace nanofsdp::store {
 ///         store::save_checkpoint(dir, sharded, adamw, {{"step", std::to_string(step)}});
 ///       ...
 ///     }
+///
+/// Every parameter needs a name of its own. require_names() (weights.h) tells before training
+/// whether they all have one.
 ///
 /// If ranks run on several machines, all of them must see the same DIR. If they do not, no
 /// checkpoint is saved.

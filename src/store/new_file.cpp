@@ -24,7 +24,7 @@ void cannot_write(const std::string& path) {
 }
 
 NewFile::NewFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (file_ < 0) cannot_write(temporary_);
 }
 

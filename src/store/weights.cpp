@@ -186,8 +186,9 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
   require_names(model);
   std::optional<SafetensorsWriter> writer;
   together(model, kWrites, [&](FileRecord&) {
-    if (rank_of(model.mesh()) == 0)
-      writer.emplace(weights_path(out_dir).string(), infos_of(model), metadata);
+    if (rank_of(model.mesh()) > 0) return;
+    if (!out_dir.empty()) std::filesystem::create_directories(out_dir);
+    writer.emplace(weights_path(out_dir).string(), infos_of(model), metadata);
   });
   write_whole(model, writer, [](const TensorInfo& tensor) { return Range{0, tensor.numel()}; });
 }

@@ -42,6 +42,7 @@ std::filesystem::path weights_path(const std::string& out_dir);
 
 /// Gathers the model unit by unit; rank 0 of its mesh writes it. Collective; when it returns on any
 /// rank, the file is on the disk.
+/// @param out_dir need not exist
 /// @throws UsageError, on every rank, if the file cannot be written; the earlier file is then still
 /// there. Error as require_names()
 void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata);
@@ -50,6 +51,8 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
 /// DIR/shard-RANK-model-00001-of-00001.safetensors, RANK from 00001 up (weights_files.h).
 /// Collective; when it returns on any rank, all files are written.
 /// @param directory without other weights; it need not exist
+/// @param metadata as in save_weights(), except `shards` and `DCP_SHARDING_INFO`, which this
+///   function sets
 /// @param dtype float32 or bfloat16, to which the weights are rounded in the files. Parameters that
 ///   are stored as bfloat16 are written as bfloat16 in any case
 /// @throws UsageError, on every rank, if it has other weights, or a file cannot be written; Error

@@ -95,7 +95,8 @@ WeightsFiles::WeightsFiles(const fs::path& directory) {
   path_ = paths.size() == 1 ? paths[0] : directory.string();
   for (std::size_t file = 0; file < paths.size(); ++file) add(file, paths[file]);
   const auto shards = metadata().find(kShards);
-  if (shards != metadata().end() && shards->second != fmt::to_string(paths.size()))
+  const bool sharded = shards != metadata().end() && metadata().contains(kShardingInfo);
+  if (sharded && shards->second != fmt::to_string(paths.size()))
     malformed(directory.string(), fmt::format("{} files of one model", shards->second),
               fmt::to_string(paths.size()));
   for (const auto& [name, boxes] : boxes_) tensors_.push_back(whole(name, boxes));

@@ -55,6 +55,27 @@ TEST(Checkpoint, LeavesFilesOfOthersAlone) {
   EXPECT_EQ(found, theirs);
 }
 
+// A run goes on from a checkpoint that is linked into its directory. The archive stays as it is.
+TEST(Checkpoint, ThatIsALinkKeepsWhatItLeadsTo) {
+  const TemporaryDirectory directory;
+  const std::string archive = directory.file("archive"), o = directory.file("o");
+  const State archived = save_after(2, archive, 2);
+  const auto before = tree(archive);
+  for (const char* place : {"/checkpoint", "/checkpoint.previous", "/checkpoint.new"}) {
+    fs::remove_all(o);
+    fs::create_directory(o);
+    fs::create_directory_symlink(archive + "/checkpoint", o + place);
+    const bool is_the_last = place != std::string("/checkpoint.previous");
+    EXPECT_EQ(is_the_last ? load_at(2, o) : archived, archived) << place;
+    for (const std::int64_t steps : {1, 2, 3}) {
+      const State saved = save_after(steps, o, 2);
+      EXPECT_EQ(load_at(2, o), saved) << place;
+    }
+    EXPECT_TRUE(tree(archive) == before) << place;
+    EXPECT_EQ(load_at(2, archive), archived);
+  }
+}
+
 // A save that was killed has left a file of ours under its temporary name.
 TEST(Checkpoint, RemovesHalfOfAFileOfOurOwn) {
   const TemporaryDirectory directory;

@@ -54,6 +54,13 @@ class WeightsFilesTest : public ::testing::Test {
   testing::TemporaryDirectory directory_;
 };
 
+// Only files of ranks say how many there are. In any other, "shards" is a word of the program's.
+TEST_F(WeightsFilesTest, KeepWhateverElseAProgramWants) {
+  write("model.safetensors", {{"w", {2}, {1, 2}, {}}}, {{"shards", "7"}}, /*sharding=*/"");
+  EXPECT_EQ(read({"w", {2}}), Values({1, 2}));
+  EXPECT_EQ(WeightsFiles(directory_.file("")).metadata().at("shards"), "7");
+}
+
 TEST_F(WeightsFilesTest, BoxesOfAnyFormBecomeOneTensor) {
   // The tensor [2, 3, 2] of 0 ... 11 lies in four boxes: its first column, the rest of row 0, and
   // the rest of row 1 in two parts.

@@ -45,8 +45,8 @@ TEST(Weights, OfAnyModelComeBack) {
   const testing::TemporaryDirectory directory;
   Sharded saved("b", 4, 1), loaded("b", 4, 77);
   ASSERT_NE(saved.values(), loaded.values());
-  save_weights(directory.file(""), saved.sharded, {});
-  load_weights(directory.file(""), loaded.sharded);
+  save_weights(directory.file("new/deep"), saved.sharded, {});
+  load_weights(directory.file("new/deep"), loaded.sharded);
   EXPECT_EQ(saved.values(), loaded.values());
 }
 
