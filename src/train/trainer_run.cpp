@@ -115,8 +115,9 @@ void Trainer::run(Listener& listener) try {
     require_finite(iteration, result);
     listener.step(iteration, result);
   }
-} catch (const RunError&) {  // numbers that are not finite
+} catch (const RunError&) {  // on all ranks: numbers that are not finite
   listener.settled();
+  mesh_.world().barrier(*context_.compute).synchronize();  // the first to end would end the others
   throw;
 }
 
