@@ -107,13 +107,11 @@ class ThreadStream final : public InlineStream {
 
   void loop() {
     while (true) {
-      std::function<void()> item;
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return !queue_.empty(); });
-        item = std::move(queue_.front());
-        queue_.pop_front();
-      }
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !queue_.empty(); });
+      const std::function<void()> item = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
       if (!item) return;  // an empty item ends the thread
       item();
     }

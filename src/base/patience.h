@@ -18,10 +18,11 @@ class Patience {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLook{100};  ///< the time from one look to the next
-  static constexpr std::chrono::hours kLongest{24};       ///< the longest timeout
+  static constexpr std::chrono::milliseconds kLongest{86'400'000};  ///< the longest timeout: a day
 
   /// Begins the wait.
-  explicit Patience(Clock::duration limit) : rest_(limit) {}
+  /// @param limit at most kLongest counts
+  explicit Patience(std::chrono::milliseconds limit) : rest_(std::min(limit, kLongest)) {}
 
   /// Looks at the time. @returns whether the wait has reached the limit
   bool is_over() {

@@ -65,8 +65,9 @@ using RankBody = std::function<void(Context&, std::unique_ptr<Communicator>)>;
 ///
 /// Call it before anything starts a thread, because it forks the ranks. What `body` writes to
 /// memory stays in the rank's process, except with the backend local. A forked rank ends when
-/// `body` returns. Memory that this process frees is kept for its next allocations
-/// (keep_freed_memory(), base/platform.h).
+/// `body` returns, and what it has printed with stdio is written. Flush std::cout yourself if you
+/// have called std::ios::sync_with_stdio(false). Memory that this process frees is kept for its
+/// next allocations (keep_freed_memory(), base/platform.h).
 /// @returns the exit code: 0, 1, 2 for a UsageError, 128 + n for signal n
 int run_ranks(const RanksOptions& options, const RankBody& body);
 
