@@ -81,7 +81,7 @@ void ShardedModel::make_units() {
                        "float32, bfloat16 or float8_e4m3", std::string(nanofsdp::name_of(sent)));
     for (const nn::Parameter* p : module.parameters) {
       NANOFSDP_CHECK(!p->sharded, .what = p->name, .expected = "a parameter of no sharded model",
-                     .got = "one that is sharded", .hint = "a model can be sharded once");
+                     .got = "one that is sharded", .hint = "shard once, by one wrap_policy");
       NANOFSDP_CHECK(!p->requires_grad || p->dtype == DType::float32,
                      .what = p->name + ", which trains", .expected = "float32",
                      .got = std::string(nanofsdp::name_of(p->dtype)));
@@ -103,11 +103,11 @@ void ShardedModel::make_units() {
 // If ranks began with different seeds, or different values, they would train a mixture of models.
 void ShardedModel::agree_on_values() {
   if (is_simulated(context_.device)) return;  // a simulated device has no values
-  std::uint64_t replicated = 0, all = static_cast<std::uint64_t>(options_.layout);
+  std::uint64_t replicated = 0, all = 8 * static_cast<std::uint64_t>(options_.strategy);
+  all += static_cast<std::uint64_t>(options_.layout);
   for (const ShardedParameters* row : rows()) {
     for (std::size_t i = 0; i < row->parameters().size(); ++i) {
-      const nn::Parameter& p = *row->parameters()[i];
-      std::uint64_t& sum = p.part.ranks > 1 ? all : replicated;
+      std::uint64_t& sum = row->parameters()[i]->part.ranks > 1 ? all : replicated;
       sum = sum * 31 + row->fingerprint(i);
     }
   }
@@ -115,7 +115,7 @@ void ShardedModel::agree_on_values() {
   if (agreed_ == all) return;
   const auto require = [this](comm::Communicator& ranks, std::uint64_t values) {
     comm::require_agreement(
-        ranks, *context_.compute, "the first values, names or layout of the parameters", values,
+        ranks, *context_.compute, "strategy, first values, names or layout of parameters", values,
         "give all ranks one model, and one seed or rank 0's values: sync_module_states");
   };
   require(mesh_.world(), all);
@@ -177,6 +177,7 @@ void ShardedModel::attach(Unit& unit, nn::Module& module) {
   };
   on.post_backward = [this, &unit, &module](nn::Tape& tape) {
     if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
+    if (unit.trains()) unit.rows()[0].show_gradients({}, /*rests=*/true);
     const bool last = --unit.pending_calls == 0;
     const bool is_done = &module == unit.modules().front() || last;
     if (is_done && unit.state() == Unit::State::unsharded) unit.reshard(keeps_after_backward(unit));

@@ -113,10 +113,10 @@ void ShardedParameters::show_parameters(Tensor whole) {
 }
 //! [show_parameters]
 
-void ShardedParameters::show_gradients(Tensor whole) {
+void ShardedParameters::show_gradients(Tensor whole, bool rests) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const bool wanted = parameters_[i]->requires_grad;
-    parameters_[i]->show_grad(wanted ? view_of(i, stored_gradients_, whole) : Tensor());
+    parameters_[i]->show_grad(wanted ? view_of(i, stored_gradients_, whole) : Tensor(), rests);
   }
 }
 
@@ -143,7 +143,6 @@ void ShardedParameters::zero_grad(bool set_to_none) {
     const Tensor stored = view_of(i, stored_gradients_, {});
     if (reduced_ && !had_gradient_[i]) ops::fill(*context_.compute, {stored, -0.0F});
   }
-  show_gradients();
 }
 
 std::vector<bool> ShardedParameters::have_gradients() const {

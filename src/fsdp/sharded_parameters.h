@@ -108,7 +108,8 @@ class ShardedParameters {
   /// is empty.
   void show_parameters(Tensor whole = {});
   /// The same for the gradients.
-  void show_gradients(Tensor whole = {});
+  /// @param rests whether no backward may add to them now (nn/parameter.h)
+  void show_gradients(Tensor whole = {}, bool rests = false);
 
   /// Call it when whole gradients have been zeroed. After that, no parameter has a gradient, until
   /// backward adds one.

@@ -150,6 +150,7 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
       pool_(is_root ? memory.root : memory.units),
       memory_(memory) {
   if (!row.trains()) return;
+  row.show_gradients({}, /*rests=*/true);
   std::int64_t& largest = is_root ? memory.root_numel : memory.unit_numel;
   if (row.at_rest().gradients) largest = std::max(largest, numel());
   memory.wire_for(options.precision.reduce_dtype, options, row.layout());
@@ -162,11 +163,11 @@ bool WholeGradients::are_due(Reduction how) const {
 
 void WholeGradients::begin_backward() {
   const bool trains = std::ranges::any_of(row_->parameters(), &nn::Parameter::requires_grad);
-  if (complete_ && !trains) return;  // the gradients of an earlier step stay
-  NANOFSDP_CHECK(!complete_, .what = "backward", .expected = "zero_grad after the last micro-step",
+  NANOFSDP_CHECK(!complete_ || !trains, .what = "backward",
+                 .expected = "zero_grad after the last micro-step",
                  .got = "gradients that are sums over ranks already",
                  .hint = "they would be summed once more");
-  if (!pool_) row_->set_reduced(false);
+  if (!pool_ && !complete_) row_->set_reduced(false);
 }
 
 //! [take]
@@ -221,9 +222,8 @@ void WholeGradients::land(Stream& stream, Tensor chunk) {
 //! [land]
 
 void WholeGradients::give_back(const Event& free) {
-  if (slot_ == nullptr) return;
-  pool_->release(*std::exchange(slot_, nullptr), free);
-  row_->show_gradients();
+  if (slot_ != nullptr) pool_->release(*std::exchange(slot_, nullptr), free);
+  row_->show_gradients({}, /*rests=*/true);
 }
 
 void WholeGradients::forget(bool set_to_none) {

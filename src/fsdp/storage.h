@@ -141,6 +141,8 @@ class WholeGradients {
   /// rank that has not used the unit takes part as well, for another rank may have used it.
   bool are_due(Reduction how) const;
 
+  /// Whether they are the sums of an earlier step, which stay because all parameters are frozen.
+  bool stay() const { return complete_; }
   /// Borrows a slot for them, unless they have one.
   /// @returns an event that passes when the slot may be written
   Event take();
@@ -155,7 +157,8 @@ class WholeGradients {
   /// Computes the sums that `how` names: that of a group is added to the shard, and that across
   /// groups replaces the shard.
   void reduce(Stream& stream, comm::Mesh& mesh, Reduction how, const comm::Call& call);
-  /// Gives the slot back. It is free when the event has passed.
+  /// The module does not see them any more. Gives the slot back, if there is one; it is free when
+  /// the event has passed.
   void give_back(const Event& free);
 
   /// Forgets them. With `set_to_none` there are none; without it they are zeros.

@@ -75,7 +75,7 @@ void Unit::reshard(bool keep) {
 }
 
 void Unit::take_gradients() {
-  if (!trains()) return;
+  if (!trains() || gradients_.stay()) return;
   took_gradients = true;
   context_.tracer.wait(*context_.compute, gradients_.take());
   gradients_.show();
@@ -91,7 +91,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
     take_gradients();  // zeros, if this rank did not use the unit
     gradients_.mark_missing();
   }
-  if (mesh_.size() == 1) return;
+  if (mesh_.size() == 1) return gradients_.give_back({});
   Stream& stream = *context_.reduce;
   stream.wait(context_.compute->record());
   context_.tracer.issue((options_.sharding().optimizer ? "RS." : "AR.") + name());

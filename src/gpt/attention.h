@@ -3,7 +3,6 @@
 #include "gpt/config.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
-#include "nn/module.h"
 
 namespace nanofsdp::gpt {
 

@@ -7,11 +7,10 @@ namespace {
 
 using nn::DrawPlan;
 using nn::Init;
-using nn::Module;
 
 // The draws of PyTorch's own constructors: an Embedding draws from N(0, 1). A Linear draws a
 // Kaiming-uniform weight (a = sqrt 5) and a bias within the same bounds. A LayerNorm draws nothing.
-void draw_as_constructed(Module& module, DrawPlan& plan) {
+void draw_as_constructed(nn::Module& module, DrawPlan& plan) {
   const auto& own = module.own_parameters();
   if (dynamic_cast<nn::Embedding*>(&module)) plan.push_back({own[0].second.get(), Init::normal(1)});
   if (dynamic_cast<nn::Linear*>(&module)) {

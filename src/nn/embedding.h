@@ -37,10 +37,9 @@ class Embedding final : public Module {
 
   Tensor do_backward(Tape& tape, Tensor dy) override {
     const auto [index] = tape.restore<1>();
-    const Tensor dweight = weight_->grad_to_add_to();
-    if (dweight.empty()) return {};
-    ops::embedding(tape.stream(),
-                   ops::EmbeddingBackward{.index = index, .dy = dy.rows(), .dweight = dweight});
+    if (const Tensor dweight = weight_->grad_to_add_to(); !dweight.empty())
+      ops::embedding(tape.stream(),
+                     ops::EmbeddingBackward{.index = index, .dy = dy.rows(), .dweight = dweight});
     return {};
   }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "base/tensor.h"
 #include "nn/init.h"
 
@@ -56,7 +57,9 @@ struct Parameter {
   Part part;
   bool sharded = false;  ///< whether a sharded model owns its memory and its name
   /// The values. They are float32. FSDP shows them in bfloat16 if a GPU computes with them in
-  /// bfloat16, or if they are stored so.
+  /// bfloat16, or if they are stored so. Under FSDP do not write through this view: it may be a
+  /// copy, and other ranks have copies too. ShardedParameters::store() gives a parameter new values
+  /// (fsdp/sharded_parameters.h).
   Tensor data;
 
   /// The gradient, to look at. It is float32 and has the shape of `data`, unless the strategy
@@ -66,25 +69,31 @@ struct Parameter {
   /// The gradient, for a backward that adds to it; empty if the parameter is frozen. The call says
   /// that the parameter has a gradient now. Without such a call it has none (PyTorch's `None`),
   /// whatever is in the memory. Without FSDP, an optimizer of your own looks at `has_grad`.
+  /// @throws Error under FSDP, outside the backward of a module of the parameter's unit: FSDP would
+  ///         lose what is added there
   Tensor grad_to_add_to() {
     if (!requires_grad) return {};
+    NANOFSDP_CHECK(!rests_, .what = "gradient of " + name, .expected = "the backward of its unit",
+                   .got = "a call outside it", .hint = "wrap both modules as one unit");
     has_grad = has_grad || !grad_.empty();
     return grad_;
   }
 
   /// Lets the gradient show memory that the caller owns.
-  void show_grad(Tensor grad) { grad_ = grad; }
+  /// @param rests whether no backward may add to it now
+  void show_grad(Tensor grad, bool rests = false) { grad_ = grad, rests_ = rests; }
 
   /// The owner of the memory calls this before it is destroyed. Then both views are empty.
   void leave_owner() {
     data = grad_ = Tensor();
-    sharded = has_grad = false;
+    sharded = has_grad = rests_ = false;
   }
 
   bool has_grad = false;  ///< whether a backward has added to it since the gradients were zeroed
 
  private:
   Tensor grad_;
+  bool rests_ = false;
 };
 
 }  // namespace nanofsdp::nn

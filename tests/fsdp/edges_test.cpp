@@ -122,7 +122,8 @@ TEST(Sharding, ThatIsRefusedLeavesTheModelItsValues) {
     for (const nn::Parameter* p : all) EXPECT_FALSE(p->data.empty());
     all.back()->dtype = DType::float32;
     ShardedModel sharded(context, model, mesh, options);
-    expect_error<Error>([&] { ShardedModel(context, model, mesh, options); }, "sharded once");
+    expect_error<Error>([&] { ShardedModel(context, model, mesh, options); },
+                        "shard once, by one wrap_policy");
     EXPECT_EQ(testing::whole_weights(sharded), std::vector<float>(60, 1));
   });
 }
@@ -152,13 +153,29 @@ TEST(Ranks, AgreeOnTheLayoutAndOnNames) {
       Generator generator(1);
       deferred_init(context, sharded.units(), generator);
       expect_error<comm::CommError>([&] { testing::whole_weights(sharded); },
-                                    "ranks disagree on the first values, names or layout");
+                                    "ranks disagree on strategy, first values, names or layout");
     });
   };
   expect_disagreement(LayoutKind::per_parameter, "a");
   expect_disagreement(LayoutKind::row_aligned, "a");
   expect_disagreement(LayoutKind::flat, "b");
   expect_disagreement(LayoutKind::flat, "a", /*after=*/false);
+}
+
+TEST(Ranks, AgreeOnTheStrategy) {
+  for (const Sharding& sharding : kShardings) {
+    if (sharding.replicates || sharding.strategy == ShardingStrategy::full_shard) continue;
+    testing::run_ranks(Backend::local, 2, [&](Context& context, auto world) {
+      comm::Mesh mesh(std::move(world));
+      testing::CallerLayer model;
+      const auto mine = context.rank == 1 ? sharding.strategy : ShardingStrategy::full_shard;
+      ShardedModel sharded(context, model, mesh, {.strategy = mine});
+      Generator generator(1);
+      deferred_init(context, sharded.units(), generator);
+      expect_error<comm::CommError>([&] { testing::whole_weights(sharded); },
+                                    "ranks disagree on strategy, first values, names or layout");
+    });
+  }
 }
 
 // The last values that a rank was given count, whether training has begun or not.

@@ -176,9 +176,14 @@ TEST(FrozenLate, LetsGradientsThroughWithoutZeroGrad) {
         const std::vector<float> gradients = c.gradients();
         const float norm = c.norm();
         const Weights before = weights(c);
+        const auto used = [&] {
+          return c.context.ledger.count(MemoryClass::unsharded_gradients).in_use;
+        };
+        const std::int64_t used_before = used();
         set_trains(c.model, {0, 1, 2, 3}, false);
         for (const bool last : {false, true}) c.pass(last);
         EXPECT_EQ(c.gradients(), gradients);
+        EXPECT_EQ(used(), used_before);
         c.sharded.clip(0);
         EXPECT_EQ(c.norm(), norm);
         EXPECT_EQ(weights(c), before);

@@ -289,7 +289,7 @@ TEST(TensorGroups, RefuseReplicatedParametersThatDiffer) {
       if (is_part) {
         forward();
       } else {
-        testing::expect_error<comm::CommError>(forward, "the first values");
+        testing::expect_error<comm::CommError>(forward, "first values");
       }
       tape.end();
     });

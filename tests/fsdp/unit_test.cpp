@@ -234,7 +234,7 @@ TEST(ShardedModel, RefusesAModelThatIsShardedAlready) {
               ShardedModel again(context, training.model, training.mesh,
                                  {.wrap_policy = [](const nn::Module&) { return false; }});
             },
-            "a model can be sharded once");
+            "shard once, by one wrap_policy");
       });
 }
 

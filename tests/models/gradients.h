@@ -78,14 +78,16 @@ class Gradients {
   }
   bool all_sync() const { return std::ranges::all_of(units_, &Unit::sync); }
 
-  /// Begins a backward. @throws Refusal if gradients are sums over ranks already
-  void begin() const {
-    if (std::ranges::any_of(units_, &Unit::complete)) {
-      throw Refusal("zero_grad after the last micro-step");
-    }
+  /// Begins a backward. @throws Refusal if gradients are sums over ranks already, unless all
+  /// parameters of the unit are frozen by now: then these gradients stay
+  void begin(const std::function<bool(std::size_t parameter)>& trains) const {
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      if (units_[u].complete && std::ranges::any_of(members_[u], trains))
+        throw Refusal("zero_grad after the last micro-step");
   }
   /// Backward reaches a unit.
   void take(std::size_t unit) {
+    if (units_[unit].complete) return;
     units_[unit].taken = !members_[unit].empty();
     if (are_stored_whole()) units_[unit].shown = false;
   }
@@ -94,10 +96,10 @@ class Gradients {
   void reduce(bool last) {
     for (std::size_t u = 0; u < units_.size(); ++u) {
       Unit& unit = units_[u];
-      if (members_[u].empty()) continue;
+      if (members_[u].empty() || unit.complete) continue;
       const bool now = unit.sync && (last || !options().accumulates());
       const bool may = last && unit.across;
-      const bool across = sharding().replicates && may && !unit.complete;
+      const bool across = sharding().replicates && may;
       const bool in_group = now && (unit.taken || !sharding().parameters);
       if (in_group) reduce_in_groups(u);
       if (across && unit.landed) sum_across(u);

@@ -179,7 +179,7 @@ class Reference {
     play(action.inside, place, depth + 1);
     --waiting_;
     show_parameters();
-    gradients_->begin();
+    gradients_->begin([&](std::size_t i) { return states_[i].parameter->requires_grad; });
     for (int rank = 0; rank < world_.ranks; ++rank) {
       model_.pass = std::move(passes[static_cast<std::size_t>(rank)]);
       this->backward(turn, place, rank, tape_of(rank, depth));
@@ -225,7 +225,7 @@ class Reference {
   // when it is used.
   void require_agreement() const {
     const bool differ = program_.first == First::mixed && world_.ranks > 1 && !states_.empty();
-    if (differ) throw Refusal("the first values");
+    if (differ) throw Refusal("first values");
   }
   void require_values(const fsdp::WrappedModule& unit) const {
     if (program_.first != First::partial) return;

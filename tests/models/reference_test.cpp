@@ -135,7 +135,7 @@ TEST(Reference, RefusesWhatFsdpMust) {
   EXPECT_EQ(refusal(1, {pass, step, pass}), "");
   EXPECT_EQ(refusal(2, {pass, step, pass}), "zero_grad after the last micro-step");
   EXPECT_EQ(refusal(1, {thaw, {.what = Do::evaluate}}, {.model = {.frozen = true}}), "weight");
-  EXPECT_EQ(refusal(2, {pass}, {.first = First::mixed}), "the first values");
+  EXPECT_EQ(refusal(2, {pass}, {.first = First::mixed}), "first values");
   EXPECT_EQ(refusal(2, {pass}, {.first = First::partial}), "no values");
   EXPECT_EQ(refusal(2, {pass}, {.first = First::shapes}), "");
 }
