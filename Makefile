@@ -22,6 +22,14 @@ ifneq ($(filter install uninstall,$(MAKECMDGOALS)),)
 $(if $(strip $(PREFIX)),,$(error PREFIX is empty: expected a folder, as in PREFIX=/usr/local))
 endif
 
+# What `make handout` packs has no tests.
+tests = test test-all test-arm64 tales lessons asan tsan mutants faults soak models parity exchange llama \
+  bench-torch trace bench-tcp gpu-check gpu-deps
+ifeq ($(wildcard tests/CMakeLists.txt),)
+$(foreach target,$(filter $(tests),$(MAKECMDGOALS)),$(error \
+  make $(target) needs the tests, and a handout has none))
+endif
+
 # The tests that need tiny Shakespeare find it through the environment.
 SHAKESPEARE := $(CURDIR)/data/shakespeare_char/input.txt
 ifneq ($(wildcard $(SHAKESPEARE)),)

@@ -157,6 +157,23 @@ def handout():
     expect(pack().returncode == 1, "a handout without git")
 
 
+def without_tests():
+    """In a handout the targets of the tests say that there are none, and a build with tests configures."""
+    tree = OUT / "handed_out"
+    shutil.rmtree(tree, ignore_errors=True)
+    for folder in ("src", "lessons", "data", "tests/parity/golden"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*_solution.*", "__pycache__"))
+    for file in ("CMakeLists.txt", "Makefile"):
+        shutil.copy(ROOT / file, tree / file)
+    for target in ("test", "lessons", "tales"):
+        said = subprocess.run(["make", target], cwd=tree, capture_output=True, text=True)
+        expect(said.returncode == 2 and f"make {target} needs the tests, and a handout has none" in said.stderr,
+               f"make {target} in a handout: {said.stderr}")
+    configured = subprocess.run(["cmake", "-S", tree, "-B", tree / "build", "-DNANOFSDP_TESTS=ON"],
+                                capture_output=True, text=True)
+    expect(configured.returncode == 0, f"a handout after `make test`: {configured.stderr}")
+
+
 def own_symbols():
     """A checker takes no name from students, but for functions that the exercise's header gives them."""
     for objects in sorted((OUT / "grade").glob("objects_*")):
@@ -211,6 +228,7 @@ def main():
     sheet()
     odd_folders()
     handout()
+    without_tests()
     solutions = {number: file.read_text() for number, file in SOLUTIONS.items()}
     for checker in ROOT.glob("lessons/[0-9]*_*/*_check.cpp"):
         text = checker.read_text()
