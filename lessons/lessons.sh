@@ -63,6 +63,9 @@ solved() {
 explain() {
   if [ "$2" -eq 124 ]; then
     echo "Exercise $1 did not end within a minute. Which loop, or which wait, never ends?"
+  elif [ "$2" -eq 134 ]; then
+    echo "Exercise $1 was aborted, and the line above says why. \"terminate called\": your code has thrown an"
+    echo "exception. \"Assertion ... failed\": an index outside an array, or a value that is not there."
   elif [ "$2" -gt 128 ]; then
     echo "Exercise $1 crashed: the system stopped your code. The likeliest reason is an index outside an"
     echo "array: a negative one (in C++, -1 % 4 is -1), or one that is not below the size. It can also"

@@ -36,9 +36,9 @@ class Tree {
     if (!written.checker.empty()) program("made/exercise_04", written.checker);
   }
 
-  Ran command(const std::string& words) const {
-    return run("cd " + tree_.file("") + " && PATH=$PWD/bin:$PATH sh " +
-               (kSource / "lessons/lessons.sh").string() + " " + words);
+  Ran command(const std::string& words, const std::string& variables = {}) const {
+    return run("(cd " + tree_.file("") + " && PATH=$PWD/bin:$PATH " + variables + " sh " +
+               (kSource / "lessons/lessons.sh").string() + " " + words + " 2>&1)");
   }
 
  private:
@@ -89,11 +89,14 @@ TEST(Script, LeavesOutWhatIsNotRight) {
 // A checker that is ended by the system cannot say what is wrong. The command names the exercise
 // and the mistake that is likeliest.
 TEST(Script, ExplainsACrashAndAnEndlessLoop) {
-  for (const std::string signal : {"SEGV", "ABRT", "FPE"}) {
+  for (const std::string signal : {"SEGV", "FPE"}) {
     const Ran ran = Tree({false, "kill -" + signal + " $$"}).command("exercise 4");
     EXPECT_EQ(ran.code, 1);
     EXPECT_TRUE(has(ran, "Exercise 04 crashed") && has(ran, "index outside an")) << ran.out;
   }
+  const Ran aborted = Tree({false, "kill -ABRT $$"}).command("exercise 4");
+  EXPECT_EQ(aborted.code, 1);
+  EXPECT_TRUE(has(aborted, "Exercise 04 was aborted") && has(aborted, "exception")) << aborted.out;
   const Ran ran = Tree({false, "exit 124"}).command("exercise 4");  // the code of `timeout`
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran, "Exercise 04 did not end within a minute")) << ran.out;
