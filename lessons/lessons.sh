@@ -13,8 +13,12 @@ fail() {
 
 # "08" of "8" or "08", if there is such a lesson.
 number_of() {
-  number=$(printf '%s' "$2" | sed 's/^\([0-9]\)$/0\1/')
-  [ -n "$number" ] && grep -q "^$number " "$list" ||
+  case $2 in
+    [0-9]) number=0$2 ;;
+    [0-9][0-9]) number=$2 ;;
+    *) number=none ;;
+  esac
+  grep -q "^$number " "$list" ||
     fail "$1" "N is to name a lesson, as in N=01, got '$2'; there are $(cut -d' ' -f1 "$list" | xargs)"
   name=$(sed -n "s/^$number \([^ ]*\) .*/\1/p" "$list")
   folder=lessons/${number}_$name
@@ -140,6 +144,7 @@ Hint: $hint"
   mine)
     [ -f "$made/pieces.inc" ] || fail mine "needs the solutions, which are not in this tree"
     RANKS=${RANKS:-2} yours= wrong=
+    case $RANKS in [2-6]) ;; *) fail mine "RANKS is to be 2 to 6, got '$RANKS'" ;; esac
     for number in $(cut -d' ' -f1 $pieces | uniq); do
       name=$(sed -n "s/^$number \([^ ]*\) .*/\1/p" "$list")
       in=without

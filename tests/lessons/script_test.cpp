@@ -102,6 +102,19 @@ TEST(Script, ExplainsACrashAndAnEndlessLoop) {
   EXPECT_TRUE(has(ran, "Exercise 04 did not end within a minute")) << ran.out;
 }
 
+TEST(Script, RefusesWhatIsNoNumber) {
+  const Tree tree({false, "echo right in all 9 cases."});
+  for (const std::string number : {"'.*'", "0.", "'[0-9]4'", "004", "'04 4'", "5", "''"}) {
+    const Ran ran = tree.command("exercise " + number);
+    EXPECT_TRUE(ran.code == 2 && has(ran, "N is to name a lesson")) << number << ran.out;
+  }
+  for (const std::string ranks : {"0", "1", "7", "22", "abc", "'2 3'"}) {
+    const Ran ran = tree.command("mine", "RANKS=" + ranks);
+    EXPECT_TRUE(ran.code == 2 && has(ran, "make mine: RANKS is to be 2 to 6")) << ran.out;
+  }
+  EXPECT_TRUE(has(tree.command("mine", "RANKS=6"), "trains with --ranks=6 04\n"));
+}
+
 // The words of a linker that name the cause have no "error" in them.
 TEST(Script, ShowsWhatTheLinkerMisses) {
   const std::string last = "\ncollect2: error: ld returned 1 exit status\n";
