@@ -49,6 +49,13 @@ limited() {
   if command -v timeout >/dev/null; then timeout 60 "$@"; else "$@"; fi
 }
 
+# Says that the reader's file of a lesson is missing, if it is.
+missing() {
+  file=lessons/$1_$2/$2_exercise.cpp
+  [ ! -f "$file" ] || return 1
+  echo "lesson $1: $file is missing. git checkout $file, or the handout, brings it back."
+}
+
 # Whether the comment with which an exercise begins is still there.
 has_todo() { grep -q "TODO(lesson $1)" "lessons/$1_$2/$2_exercise.cpp"; }
 
@@ -108,6 +115,7 @@ case $1 in
     ;;
   exercise)
     number_of exercise "${2:-}"
+    ! missing "$number" "$name" || exit 1
     compile "exercise_$number" || exit 1
     code=0
     limited "$build/lessons/exercise_$number" || code=$?
@@ -124,7 +132,9 @@ case $1 in
     all=0 done=0 next= yours=
     while read -r number name hint; do
       all=$((all + 1))
-      if begun "$number" "$name" && solved "$number"; then
+      if missing "$number" "$name"; then
+        :
+      elif begun "$number" "$name" && solved "$number"; then
         done=$((done + 1))
         yours="$yours $number"
       elif [ -z "$next" ]; then
@@ -148,7 +158,7 @@ Hint: $hint"
     for number in $(cut -d' ' -f1 $pieces | uniq); do
       name=$(sed -n "s/^$number \([^ ]*\) .*/\1/p" "$list")
       in=without
-      if ! begun "$number" "$name"; then
+      if missing "$number" "$name" || ! begun "$number" "$name"; then
         :
       elif solved "$number"; then
         in=with yours="$yours $number"
@@ -173,7 +183,9 @@ Hint: $hint"
   check)  # every exercise that still has its TODO must fail, or its checker sees nothing
     while read -r number name hint; do
       stub=lessons/${number}_$name/${name}_exercise.cpp
-      if solved "$number"; then
+      if missing "$number" "$name"; then
+        exit 1
+      elif solved "$number"; then
         ! has_todo "$number" "$name" ||
           fail lessons "$stub passes with its TODO: if you wrote it, remove the comment; if not, its checker sees nothing"
         echo "exercise $number: solved"

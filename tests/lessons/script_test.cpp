@@ -40,6 +40,7 @@ class Tree {
     return run("(cd " + tree_.file("") + " && PATH=$PWD/bin:$PATH " + variables + " sh " +
                (kSource / "lessons/lessons.sh").string() + " " + words + " 2>&1)");
   }
+  std::string file(const std::string& name) const { return tree_.file(name); }
 
  private:
   void write(const std::string& name, const std::string& text) {
@@ -113,6 +114,16 @@ TEST(Script, RefusesWhatIsNoNumber) {
     EXPECT_TRUE(ran.code == 2 && has(ran, "make mine: RANKS is to be 2 to 6")) << ran.out;
   }
   EXPECT_TRUE(has(tree.command("mine", "RANKS=6"), "trains with --ranks=6 04\n"));
+}
+
+TEST(Script, SaysThatTheFileOfAnExerciseIsMissing) {
+  const Tree tree({false, "echo right in all 9 cases."});
+  std::filesystem::remove(tree.file("lessons/04_collectives/collectives_exercise.cpp"));
+  for (const std::string words : {"next", "exercise 4", "mine", "check"}) {
+    const Ran ran = tree.command(words);
+    EXPECT_TRUE(has(ran, "collectives_exercise.cpp is missing")) << words << ran.out;
+    EXPECT_FALSE(has(ran, "grep")) << ran.out;
+  }
 }
 
 // The words of a linker that name the cause have no "error" in them.
