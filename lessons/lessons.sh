@@ -64,10 +64,11 @@ has_todo() { grep -q "TODO(lesson $1)" "lessons/$1_$2/$2_exercise.cpp"; }
 begun() { [ -x "$build/lessons/exercise_$1" ] || ! has_todo "$1" "$2"; }
 
 # Whether the reader has solved it: for every command the checker decides, and not the TODO. What the
-# checker says is in the file `said`.
+# checker says is in the file `said`, of some megabytes at most: a loop that prints may never end.
 solved() {
   compile "exercise_$1" >$build/lessons/said 2>&1 &&
-    limited "$build/lessons/exercise_$1" >$build/lessons/said 2>&1
+    (ulimit -f 8192 && limited "$build/lessons/exercise_$1") >$build/lessons/said 2>&1 &&
+    grep -q 'right in all' $build/lessons/said
 }
 
 # What the exit code of a checker means, if the checker could not say it.
@@ -94,12 +95,16 @@ put_in() {
 
 # What a function that is not right yet does to the machine.
 try_alone() {
-  code=0
-  said=$(limited "$build/lessons/your_fsdp" "--ranks=$RANKS" --alone "$1" 2>&1) || code=$?
-  case $code in
+  said=$({
+    code=0
+    limited "$build/lessons/your_fsdp" "--ranks=$RANKS" --alone "$1" 2>&1 || code=$?
+    echo $code >$made/code
+  } | head -c 8192)
+  case $(cat $made/code) in
     0) echo "no number of this training shows its mistake; make exercise N=$1 does" ;;
     1) echo "$said" ;;
     124) echo "the machine does not end" ;;
+    141) echo "the machine prints too much: remove the prints" ;;
     *) echo "the machine crashes" ;;
   esac
 }

@@ -15,8 +15,9 @@ namespace {
 /// The state of the reader's file.
 struct Written {
   bool has_todo;
-  std::string checker;        ///< the commands that stand for it; empty: it does not compile
-  std::string compiler = {};  ///< the words of the compiler or the linker
+  std::string checker;           ///< the commands that stand for it; empty: it does not compile
+  std::string compiler = {};     ///< the words of the compiler or the linker
+  std::string alone = "exit 0";  ///< the commands that stand for the machine with this file
 };
 
 class Tree {
@@ -32,7 +33,8 @@ class Tree {
     program("bin/cmake",
             "cat made/said\nfor target; do :; done\ncp made/$target build/release/lessons/$target");
     write("made/said", written.compiler);
-    program("made/your_fsdp", "echo trains with \"$@\"");
+    program("made/your_fsdp",
+            "case $2 in --alone) " + written.alone + ";; esac\necho trains with \"$@\"");
     if (!written.checker.empty()) program("made/exercise_04", written.checker);
   }
 
@@ -83,6 +85,15 @@ TEST(Script, LeavesOutWhatIsNotRight) {
     EXPECT_EQ(has(mine, "lesson 04: yours is not right yet"), !has_todo) << mine.out;
     EXPECT_EQ(tree.command("check").code, 0);
   }
+  for (const auto& [alone, words] : std::vector<std::pair<std::string, std::string>>{
+           {"exit 0", "no number of this training shows its mistake"},
+           {"echo step 1 differs; exit 1", "step 1 differs\n"},
+           {"kill -SEGV $$", "the machine crashes"},
+           {"exit 124", "the machine does not end"},
+           {"exec yes hello", "the machine prints too much"}}) {
+    const Ran mine = Tree({false, "exit 1", "", alone}).command("mine");
+    EXPECT_TRUE(has(mine, "With it, " + words) && has(mine, "trains with")) << mine.out;
+  }
   const Ran mine = Tree({false, ""}).command("mine");
   EXPECT_TRUE(has(mine, "lesson 04: your function does not compile")) << mine.out;
 }
@@ -101,6 +112,14 @@ TEST(Script, ExplainsACrashAndAnEndlessLoop) {
   const Ran ran = Tree({false, "exit 124"}).command("exercise 4");  // the code of `timeout`
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran, "Exercise 04 did not end within a minute")) << ran.out;
+}
+
+TEST(Script, KeepsFewMegabytesOfWhatAnExercisePrints) {
+  const Tree tree({false, "yes hello | head -c 20000000; exit 1"});
+  const Ran mine = tree.command("mine");
+  EXPECT_TRUE(has(mine, "lesson 04: yours is not right yet")) << mine.out;
+  EXPECT_TRUE(has(tree.command("next"), "0 of 1 done"));
+  EXPECT_LT(std::filesystem::file_size(tree.file("build/release/lessons/said")), 10'000'000u);
 }
 
 TEST(Script, RefusesWhatIsNoNumber) {
