@@ -3,6 +3,7 @@
 #include <fstream>
 #include <string>
 
+#include "../../lessons/frame/exercise.h"
 #include "lessons/readme.h"
 
 // Tests lessons.sh, which `make exercise`, `make next`, `make mine` and `make lessons` run, in a
@@ -112,6 +113,27 @@ TEST(Script, ExplainsACrashAndAnEndlessLoop) {
   const Ran ran = Tree({false, "exit 124"}).command("exercise 4");  // the code of `timeout`
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran, "Exercise 04 did not end within a minute")) << ran.out;
+}
+
+// An exit code of 0 does not count without the words of the checker.
+TEST(Script, CountsNoEarlyEnd) {
+  for (const std::string checker : {"exit 0", "echo piece: right; exit 0"}) {
+    const Tree tree({false, checker});
+    EXPECT_TRUE(has(tree.command("next"), "0 of 1 done"));
+    const Ran mine = tree.command("mine");
+    EXPECT_TRUE(has(mine, "trains with --ranks=2\n")) << mine.out;
+  }
+  const auto ends_early = [] {
+    lesson::Exercise first("piece"), second("to_fetch");
+    first.end();
+    std::exit(0);
+  };
+  EXPECT_EXIT(ends_early(), ::testing::ExitedWithCode(1), "");
+  const auto ends = [] {
+    lesson::Exercise exercise("piece");
+    std::exit(exercise.end());
+  };
+  EXPECT_EXIT(ends(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Script, KeepsFewMegabytesOfWhatAnExercisePrints) {
