@@ -76,7 +76,7 @@ explain() {
   if [ "$2" -eq 124 ]; then
     echo "Exercise $1 did not end within a minute. Which loop, or which wait, never ends?"
   elif [ "$2" -eq 134 ]; then
-    echo "Exercise $1 was aborted, and the line above says why. \"terminate called\": your code has thrown an"
+    echo "Exercise $1 was aborted, and the lines above say why. \"terminate called\": your code has thrown an"
     echo "exception. \"Assertion ... failed\": an index outside an array, or a value that is not there."
   elif [ "$2" -gt 128 ]; then
     echo "Exercise $1 crashed: the system stopped your code. The likeliest reason is an index outside an"
