@@ -8,7 +8,8 @@ files of FOLDER, if there is one (anywhere below it), in place of this tree's. W
 in two dimensions counts, too (sheet.py).
 
 Each checker runs in a process of its own, with limits, on random cases of a seed that is drawn for this
-run. It says a secret after the last case; without the secret there are no points, whatever is printed.
+run. If all is right, it says a secret after the last case. Without the secret there are no points,
+whatever is printed.
 """
 
 import argparse
@@ -27,6 +28,7 @@ import time
 import xml.etree.ElementTree as xml
 
 import sheet
+import symbols
 
 POINTS = 10  # an exercise
 COMPILE_S, RUN_S, CPU_S = 600, 60, 30
@@ -107,19 +109,7 @@ def compile_one(build, out, number, log):
     if code != 0:
         errors = re.findall(ERROR, said, re.M) or said.splitlines()[-5:]
         return "does not compile:\n" + "\n".join(errors[:10])
-    others = {name for _, name in symbols(checker)}
-    for kind, name in symbols(yours):
-        # A function in place of the checker's, or of the library's. An inline one (W) replaces none.
-        if kind not in "WVu" and (name in others or re.match(r"(.* for )?(lesson|nanofsdp|fmt|std)::", name)):
-            return f"defines {name.split('(')[0]}, which is not yours to define. Give your function another name."
-    return None
-
-
-def symbols(file):
-    """What this object defines for others: (kind, name) of each."""
-    said = subprocess.run(["nm", "-g", "-C", "--defined-only", file], check=True, capture_output=True, text=True,
-                          errors="replace")
-    return re.findall(r"^[0-9a-f]+ (\S) (.*)$", said.stdout, re.M)
+    return symbols.not_yours(pathlib.Path(checker), pathlib.Path(yours), build.glob("*.a"))
 
 
 def limit():
@@ -164,7 +154,7 @@ def run_one(program, seed):
         said += f"\nended after {RUN_S} seconds"
     elif code < 0:
         said += f"\nended by signal {-code} ({signal.Signals(-code).name})"
-    elif verdict != secret + b"n":
+    elif verdict != b"n":
         said += "\nended before its checker did"
     return False, said, None
 

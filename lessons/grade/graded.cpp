@@ -5,9 +5,9 @@
 #include <string>
 
 // The main program of a graded exercise. grade.py sends a secret on stdin. When the checker has
-// come to its end, this program sends the secret back, together with the checker's verdict and
-// its number for the leaderboard, if there is one. Other output does not count, and the exit code
-// does not count either.
+// found that all is right, this program sends the secret back, a "y", and the checker's number for
+// the leaderboard, if there is one. If not, it sends an "n" alone, so that the secret stays here.
+// Other output does not count, and the exit code does not count either.
 //
 // CMake gives the checker's main, its number and its class Exercise names that are drawn at random
 // for each folder of grades. So a student cannot use these names.
@@ -43,8 +43,10 @@ int main(int argc, char** argv) {
   const int number = has_number ? exposed_in_all() : 0;
   if (number < 0) std::puts("What was right breaks a rule when it is asked for again.");
   std::fflush(stdout);
-  std::string verdict(secret.data(), secret.size());
-  verdict += failed == 0 && number >= 0 ? 'y' : 'n';
-  if (has_number && number >= 0) verdict += std::to_string(number);
+  std::string verdict = "n";
+  if (failed == 0 && number >= 0) {
+    verdict = std::string(secret.data(), secret.size()) + 'y';
+    if (has_number) verdict += std::to_string(number);
+  }
   return write(kVerdict, verdict.data(), verdict.size()) == std::ssize(verdict) ? 0 : 2;
 }

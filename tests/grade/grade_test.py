@@ -10,35 +10,12 @@ import sys
 import tarfile
 import xml.etree.ElementTree as xml
 
+from dishonest import DAEMON, dishonest
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 OUT = BUILD / "grade_test"
 SOLUTIONS = {f.parent.name[:2]: f for f in sorted(ROOT.glob("lessons/[0-9]*_*/*_solution.cpp"))}
-
-# What is put at the begin of a function, and what the grader is to say about it.
-BROKEN = {
-    "06": ("volatile bool on = true; while (on) {}", "ended"),
-    "08": ("volatile int* nowhere = nullptr; *nowhere = 1;", "SIGSEGV"),
-    "14": ("for (std::vector<std::vector<char>> all;;) all.emplace_back(1 << 28, 'x');", "ended"),
-    "18": ('puts("smallest_group: right in all 20404 cases."); exit(0);', "before its checker did"),
-    "19": ('#include "../19_checkpoint/checkpoint_solution.cpp"', "does not compile"),
-    "23": ('return_before_main', "before its checker did"),
-    "20": (f'#include "{SOLUTIONS["20"]}"', "includes a solution"),
-    "11": ("other_referee", "defines lesson::referee"),
-    "25": ("void unwritten(); unwritten();", "undefined reference to"),
-    "24": ("write(3, \"yes\", 3); _exit(0);", "before its checker did"),
-}
-INCLUDES = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <vector>\n"
-EARLY = ("namespace { struct Early { Early() { char s[64]; (void)!read(0, s, 64); s[0] = 'y';\n"
-         "  (void)!write(3, s, 64); puts(\"begin_of: right in all 1 cases.\"); _exit(0); } } early; }\n")
-OTHER_REFEREE = """#include <string>
-#include <vector>
-namespace lesson {
-struct FourHooks;
-struct Difference { std::string where, yours, right, hint; };
-Difference referee(const FourHooks&, const std::vector<std::vector<std::string>>&, unsigned) { return {}; }
-}
-"""
 
 
 def grade_folder(folder, *arguments, out="grade", **how):
@@ -95,16 +72,29 @@ def leaderboard():
                      ["-", "turns", "does", "not", "pass", "yet"]], said)
 
 
+def shard_group(name):
+    """The answer to the first question of a sheet."""
+    sys.path.insert(0, str(ROOT / "lessons/grade"))
+    import sheet as sheets
+    return sheets.answers(sheets.numbers(name))[1]
+
+
 def sheet():
     """A sheet counts where it is asked for, and a missing one has no points."""
-    for text, score in (("A calculation in two dimensions, for: practice\n1 = 4\n3 = 2_759_680\n", 3), ("", 0)):
+    practice = "A calculation in two dimensions, for: practice\n1 = 4\n3 = 2_759_680\n"
+    alices, bobs = (f"A calculation in two dimensions, for: {name}\n1 = {shard_group(name)}\n"
+                    for name in ("alice", "bob"))
+    for sheets, score, said in (([], 0, "no sheet"), ([alices], 1, "alice"), ([practice], 0, "no sheet"),
+                                ([alices, practice], 1, "the sheet of alice"),
+                                ([alices, bobs], 1, "2 sheets; graded is two_dimensions_1.txt")):
         folder = hand_in({"07": SOLUTIONS["07"].read_text()})
-        if text:
-            (folder / "two_dimensions_practice.txt").write_text(text)
-        grade_folder(folder, "--only=07", "--sheet", check=True)
+        for i, text in enumerate(sheets):
+            (folder / f"two_dimensions_{i}.txt").write_text(text)
+        grade_folder(folder, "--only=7", "--sheet", check=True)
         results = json.loads((OUT / "grade/results.json").read_text())
-        expect(results["score"] == 10 + score and results["tests"][-1]["max_score"] == 10,
-               f"the sheet: {results['tests'][-1]}")
+        last = results["tests"][-1]
+        right = results["score"] == 10 + score and last["max_score"] == 10
+        expect(right and said in last["output"], f"the sheet: {last}")
 
 
 def odd_folders():
@@ -123,8 +113,12 @@ def odd_folders():
         expect("no file of this name" in results[number]["output"], f"the odd {number}: {results[number]}")
     expect(results["24"]["score"] == 10 and
            "2 files of this name; graded is b/when_it_pays_exercise.cpp" in results["24"]["output"], results["24"])
-    missing = grade_folder(OUT / "no_such_folder", "--only=07", stderr=subprocess.PIPE, text=True)
-    expect(missing.returncode == 1 and "FROM is to name a folder" in missing.stderr, missing.stderr)
+    (folder / "empty").mkdir()
+    for place, only, said in ((folder / "nowhere", "07", "FROM is to name a folder"), (folder, "99", "there are 00 01"),
+                              (folder / "empty", "07", "has no file *_exercise.cpp")):
+        refused = grade_folder(place, f"--only={only}", stderr=subprocess.PIPE, text=True)
+        expect(refused.returncode == 1 and said in refused.stderr, refused.stderr)
+    expect(not (OUT / "grade/results.json").exists(), "the results of another run are left")
 
 
 def handout():
@@ -155,6 +149,22 @@ def handout():
     expect(pack().returncode == 1 and "is not as git has it" in pack().stderr, "a solved stub is handed out")
     shutil.rmtree(tree / ".git")
     expect(pack().returncode == 1, "a handout without git")
+
+
+def broken_files():
+    """Files that break something or cheat get no points, and take none from others."""
+    whole = {number: SOLUTIONS[number].read_text() for number in ("07", "12", "22")}
+    (OUT / DAEMON).unlink(missing_ok=True)
+    files, words = dishonest(SOLUTIONS, OUT)
+    results = grade(whole | files)
+    for number, said in words.items():
+        expect(results[number]["score"] == 0, f"the broken {number} has points: {results[number]['output']}")
+        expect(said in results[number]["output"],
+               f"the broken {number}: no '{said}' in: {results[number]['output']}")
+    for number in whole:
+        expect(results[number]["score"] > 0, f"{number} lost its points to others")
+    daemon = (OUT / DAEMON).read_text()
+    expect(not pathlib.Path("/proc", daemon).exists(), "a process of a student outlives its exercise")
 
 
 def without_tests():
@@ -211,18 +221,6 @@ def wrong_solutions():
         yield {number: texts[i] for number, texts in edits.items() if i < len(texts)}
 
 
-def broken(number):
-    text = SOLUTIONS[number].read_text()
-    what = BROKEN[number][0]
-    if what.startswith("#include"):
-        return what + "\n"
-    if what == "return_before_main":
-        return INCLUDES + EARLY + text
-    if what == "other_referee":
-        return OTHER_REFEREE + text
-    return INCLUDES + re.sub(r"\) \{\n", lambda m: m[0] + what + "\n", text, count=1)
-
-
 def main():
     leaderboard()
     sheet()
@@ -245,14 +243,7 @@ def main():
         for number, result in grade(drawn, seed).items():
             expect(result["score"] > 0, f"{number} fails with seed {seed}: {result['output']}")
 
-    whole = {number: solutions[number] for number in ("07", "12", "22")}
-    results = grade(whole | {number: broken(number) for number in BROKEN})
-    for number, (_, said) in BROKEN.items():
-        expect(results[number]["score"] == 0, f"the broken {number} has points")
-        expect(said in results[number]["output"],
-               f"the broken {number}: no '{said}' in: {results[number]['output']}")
-    for number in whole:
-        expect(results[number]["score"] > 0, f"{number} lost its points to others")
+    broken_files()
     for files in wrong_solutions():
         for number, result in grade(files).items():
             expect(result["score"] == 0, f"a wrong {number} has points")
