@@ -13,6 +13,7 @@ whatever is printed.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -32,6 +33,7 @@ import symbols
 
 POINTS = 10  # an exercise
 COMPILE_S, RUN_S, CPU_S = 600, 60, 30
+PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
 MEMORY = 4 << 30  # bytes of addresses
 OUTPUT = 16 << 10  # bytes of what a checker says that are kept
 ERROR = r"^.*(?:error|undefined reference|multiple definition|undefined symbol|duplicate symbol).*$"
@@ -76,6 +78,30 @@ def copy_tree(out, handed_in):
     return twice
 
 
+def adopt_orphans():
+    """Makes this process the parent of all that its children leave behind, also of what has left their
+    group."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_children():
+    while True:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parent = stat.read_text(errors="replace").rpartition(") ")[2].split()[1]
+                if int(parent) == os.getpid():
+                    os.kill(int(stat.parent.name), signal.SIGKILL)
+            except OSError:  # it has ended meanwhile
+                pass
+        time.sleep(0.01)
+
+
 def call(command, seconds, **kwargs):
     """Runs a command, and ends all of its processes with it. Returns its exit code, or None."""
     process = subprocess.Popen(command, start_new_session=True, **kwargs)
@@ -89,6 +115,7 @@ def call(command, seconds, **kwargs):
         except ProcessLookupError:
             pass
         process.wait()
+        end_children()
 
 
 def compile_one(build, out, number, log):
@@ -200,6 +227,7 @@ def main():
     parser.add_argument("--sheet", action="store_true")
     arguments = parser.parse_args()
     build, out = arguments.build, arguments.out
+    adopt_orphans()
     if arguments.sheet and sheet.answers is None:
         sys.exit("make grade: a handout does not have the formulas of the sheet")
     if arguments.handed_in and not arguments.handed_in.is_dir():

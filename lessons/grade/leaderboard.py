@@ -14,12 +14,16 @@ import subprocess
 import sys
 import tempfile
 
+from grade import files_below
+
 HERE = pathlib.Path(__file__).resolve().parent
 SOLUTION = HERE.parent / "13_overlap/overlap_solution.cpp"
 
 
 def exposed(build, out, handed_in, arguments):
     """The number of what lies in this folder; None if it does not pass."""
+    if not files_below(handed_in, "*_exercise.cpp"):
+        return None
     done = subprocess.run([sys.executable, "-B", HERE / "grade.py", build, out, f"--from={handed_in}",
                            "--only=13", *arguments], capture_output=True, text=True)
     if done.returncode != 0:
@@ -31,7 +35,7 @@ def exposed(build, out, handed_in, arguments):
 def library(build, out, arguments):
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "overlap_exercise.cpp").write_text(SOLUTION.read_text())
-        return exposed(build, out, folder, arguments)
+        return exposed(build, out, pathlib.Path(folder), arguments)
 
 
 def main():
