@@ -35,7 +35,8 @@ POINTS = 10  # an exercise
 COMPILE_S, RUN_S, CPU_S = 600, 60, 30
 PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
 MEMORY = 4 << 30  # bytes of addresses
-OUTPUT = 16 << 10  # bytes of what a checker says that are kept
+WRITTEN = 1 << 20  # bytes that a checker may write into a file, its output too
+OUTPUT = 16 << 10  # bytes of its output that are kept
 ERROR = r"^.*(?:error|undefined reference|multiple definition|undefined symbol|duplicate symbol).*$"
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -142,7 +143,7 @@ def compile_one(build, out, number, log):
 def limit():
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (WRITTEN, WRITTEN))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -179,6 +180,8 @@ def run_one(program, seed):
         return True, said, int(number) if number else None
     if code is None:
         said += f"\nended after {RUN_S} seconds"
+    elif code == -signal.SIGXFSZ:
+        said += f"\nprinted or wrote more than {WRITTEN >> 20} MB; remove the prints"
     elif code < 0:
         said += f"\nended by signal {-code} ({signal.Signals(-code).name})"
     elif verdict != b"n":
