@@ -190,9 +190,15 @@ def run_one(program, seed):
 
 
 def grade_sheet(handed_in):
-    """The result of the first sheet of the folder."""
-    sheets = files_below(handed_in or ROOT / "build", sheet.FILES)
-    points, said = sheet.grade(sheets[0].read_text(errors="replace")) if sheets else (0, "no sheet was handed in")
+    """The result of the last sheet of the folder. The sheet for practice does not count: its answers are printed
+    in the lessons."""
+    folder = (handed_in or ROOT / "build").resolve()
+    texts = {file: file.read_text(errors="replace") for file in files_below(folder, sheet.FILES)}
+    sheets = [file for file in texts if sheet.name_of(texts[file]) != "practice"]
+    points, said = sheet.grade(texts[sheets[-1]]) if sheets else (
+        0, "no sheet was handed in" + ", but the one for practice" * bool(texts))
+    if len(sheets) > 1:
+        said = f"{len(sheets)} sheets; graded is {sheets[-1].relative_to(folder)}\n{said}"
     return {"name": "two_dimensions", "score": points, "max_score": sum(sheet.POINTS.values()), "said": said,
             "seconds": 0}
 
