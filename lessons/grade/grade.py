@@ -236,11 +236,21 @@ def main():
     parser.add_argument("--sheet", action="store_true")
     arguments = parser.parse_args()
     build, out = arguments.build, arguments.out
+    for old in ("results.json", "junit.xml"):
+        (out / old).unlink(missing_ok=True)  # else they could be taken for those of this run
     adopt_orphans()
     if arguments.sheet and sheet.answers is None:
         sys.exit("make grade: a handout does not have the formulas of the sheet")
     if arguments.handed_in and not arguments.handed_in.is_dir():
         sys.exit(f"make grade: FROM is to name a folder, got '{arguments.handed_in}'")
+    patterns = ["*_exercise.cpp"] + [sheet.FILES] * arguments.sheet
+    if arguments.handed_in and not any(files_below(arguments.handed_in, pattern) for pattern in patterns):
+        sys.exit(f"make grade: the folder '{arguments.handed_in}' has no file {' or '.join(patterns)}")
+    numbers = [number for number, _ in lessons(build)]
+    only = [number.strip().zfill(2) for number in arguments.only.split(",") if number.strip()]
+    unknown = [number for number in only if number not in numbers]
+    if unknown:
+        sys.exit(f"make grade: --only is to name lessons, got '{arguments.only}'; there are {' '.join(numbers)}")
     out.mkdir(parents=True, exist_ok=True)
     twice = copy_tree(out, arguments.handed_in)
     if not (out / "secret").exists():
@@ -249,7 +259,6 @@ def main():
         if call(["cmake", str(build), f"-DNANOFSDP_GRADE={out}"], COMPILE_S, stdout=log,
                 stderr=subprocess.STDOUT) != 0:
             sys.exit(f"make grade: CMake failed; see {out}/configure.log")
-    only = [number for number in arguments.only.split(",") if number]
     results = []
     for number, name in lessons(build):
         if only and number not in only:
