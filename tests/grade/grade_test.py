@@ -10,7 +10,7 @@ import sys
 import tarfile
 import xml.etree.ElementTree as xml
 
-from dishonest import DAEMON, dishonest
+from dishonest import DAEMON, INCLUDES, dishonest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(sys.argv[1]).resolve()
@@ -62,6 +62,7 @@ def leaderboard():
     for name, file in {"better": kept, "prints": prints, "same": text, "turns": turns}.items():
         (class_ / name).mkdir(parents=True)
         (class_ / name / "overlap_exercise.cpp").write_text(file)
+    (class_ / "without").mkdir()
     said = subprocess.run([sys.executable, ROOT / "lessons/grade/leaderboard.py", BUILD, OUT / "grade", class_],
                           check=True, stdout=subprocess.PIPE, text=True).stdout
     lines = [line.split() for line in said.splitlines()[1:]]
@@ -69,7 +70,8 @@ def leaderboard():
     library = int(lines[1][-1])
     expect(lines == [["1", "better", str(library - 24 * 5)], ["2", "(the", "library)", str(library)],
                      ["2", "same", str(library)], ["-", "prints", "does", "not", "pass", "yet"],
-                     ["-", "turns", "does", "not", "pass", "yet"]], said)
+                     ["-", "turns", "does", "not", "pass", "yet"],
+                     ["-", "without", "does", "not", "pass", "yet"]], said)
 
 
 def shard_group(name):
