@@ -60,10 +60,15 @@ def name_of(text):
 
 
 def given(text):
-    """The numbers that stand behind "1 =" and so on; of two answers to a question the last one."""
-    found = re.findall(r"^(\d) *= *([+]?[\d,_']*\.?\d*(?:[eE][+-]?\d+)?) *$", text, re.M)
-    return {int(question): float(re.sub("[,_']", "", number)) for question, number in found
-            if re.search(r"\d", number)}
+    """What stands behind "1 =" and so on, by question; of two answers to a question the last one."""
+    found = re.findall(r"^[ \t]*(\d)[ \t]*=(.*)$", text, re.M)
+    return {int(question): answer.strip() for question, answer in found if answer.strip()}
+
+
+def number_of(answer):
+    """The number that is written so, with or without marks for thousands, or None."""
+    plain = re.sub(r"[,_'\s]", "", answer)
+    return float(plain) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", plain, re.ASCII) else None
 
 
 def grade(text):
@@ -74,9 +79,15 @@ def grade(text):
     right, yours = answers(numbers(name)), given(text)
     points, said = 0, [f"the sheet of {name}"]
     for question, worth in POINTS.items():
-        is_right = question in yours and abs(yours[question] - right[question]) <= TOLERANCE * right[question]
+        number = number_of(yours.get(question, ""))
+        is_right = number is not None and abs(number - right[question]) <= TOLERANCE * right[question]
         points += worth * is_right
-        said.append(f"{question}: {'right' if is_right else 'not yet' if question in yours else 'no answer'}")
+        if question not in yours:
+            said.append(f"{question}: no answer")
+        elif number is None:
+            said.append(f"{question}: not read as a number: {yours[question]}")
+        else:
+            said.append(f"{question}: {'right' if is_right else 'not yet'}")
     return points, "\n".join(said)
 
 

@@ -77,8 +77,8 @@ def main():
                    f"question {question} of {name}: formula {right[question]}, counted {answer}")
         expect(sheet.grade(filled(name, right))[0] == everything, f"right answers of {name}")
         expect(sheet.grade(filled(name, {}))[0] == 0, f"an empty sheet of {name}")
-        for form in ("{:.6E}", "+{:.1f}", "{:.6e} "):
-            written = {question: form.format(answer) for question, answer in right.items()}
+        for form in ("{:.6E}", "+{:.1f}", "{:.6e} ", "\t{:_.2f}\t", "{:_.0f}\u202f"):
+            written = {question: form.format(answer).replace("_", " ") for question, answer in right.items()}
             expect(sheet.grade(filled(name, written))[0] == everything, f"answers of {name} in the form {form}")
         for question, worth in sheet.POINTS.items():
             wrong = right | {question: 1.01 * right[question]}
@@ -87,6 +87,10 @@ def main():
     answers_alone = re.findall(r"^\d = .*$", mine, re.M)
     copied = re.sub(r"^(\d) =$", lambda m: answers_alone[int(m[1]) - 1], other, flags=re.M)
     expect(sheet.grade(copied)[0] < everything / 2, "bob has points for alice's answers")
+    for answer in ("4 GPUs", "1665269760 bytes", "6.66 * 10^9", "four", "4.4.4", "\u0664"):
+        points, said = sheet.grade(filled("alice", {1: answer}))
+        expect(points == 0 and f"\n1: not read as a number: {answer}\n2: no answer\n" in said,
+               f"the answer {answer}: {said}")
     for broken in ("", "no sheet\n1 = 4\n", mine.replace("for: alice", "for:")):
         expect(sheet.grade(broken)[0] < everything / 2, "a sheet without a name has points")
     with tempfile.TemporaryDirectory() as folder:
