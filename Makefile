@@ -128,7 +128,7 @@ tales:
 
 sheet: ## + A calculation in two dimensions with numbers for a student: FOR=alice, or CHECK=FILE
 	@$(need_python)
-	@python3 -B lessons/grade/sheet.py $(if $(CHECK),--check "$(CHECK)","$(FOR)" build)
+	@python3 -B lessons/grade/sheet.py $(if $(CHECK),--check "$(CHECK)",--for "$(FOR)" build)
 
 leaderboard: ## + Lesson 13's schedules of all students, the least exposed first: FROM=folder of folders
 	@$(need_python)

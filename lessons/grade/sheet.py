@@ -1,7 +1,7 @@
 """The calculation of lessons/two_dimensions.md, with numbers of its own for each student.
 
-    sheet.py NAME FOLDER    writes FOLDER/two_dimensions_NAME.txt, with a place for each answer
-    sheet.py --check FILE   says which answers are right, if the formulas are in this tree
+    sheet.py --for NAME FOLDER  writes FOLDER/two_dimensions_NAME.txt, with a place for each answer
+    sheet.py --check FILE       says which answers are right, if the formulas are in this tree
 """
 
 import pathlib
@@ -91,22 +91,32 @@ def grade(text):
     return points, "\n".join(said)
 
 
-def main():
-    if sys.argv[1] == "--check":
-        if answers is None:
-            sys.exit("make sheet: a handout does not have the formulas; your teacher has them")
-        points, said = grade(pathlib.Path(sys.argv[2]).read_text(errors="replace"))
-        print(f"{said}\n{points} of {sum(POINTS.values())} points")
-        return
-    name = sys.argv[1].strip()  # as name_of() does
-    if not name or "/" in name:
-        sys.exit(f"make sheet: FOR is to name the student, as in FOR=alice, got '{name}'")
-    out = pathlib.Path(sys.argv[2]) / FILES.replace("*", name)
+def check(file):
+    if answers is None:
+        sys.exit("make sheet: a handout does not have the formulas; your teacher has them")
+    points, said = grade(file.read_text(errors="replace"))
+    print(f"{said}\n{points} of {sum(POINTS.values())} points")
+
+
+def write(name, folder):
+    if not name or "/" in name or not name.isprintable() or len(name) > 100:
+        sys.exit(f"make sheet: FOR is to name the student, as in FOR=alice, got {name!r}")
+    out = folder / FILES.replace("*", name)
     if out.exists():
         sys.exit(f"make sheet: {out} is there already, perhaps with answers")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(TEXT.format(name=name, **numbers(name)))
     print(f"{out.read_text()}\nWrite your answers into {out}.")
+
+
+def main():
+    try:
+        if sys.argv[1] == "--check":
+            check(pathlib.Path(sys.argv[2]))
+        else:
+            write(sys.argv[2].strip(), pathlib.Path(sys.argv[3]))  # as name_of() does
+    except OSError as error:
+        sys.exit(f"make sheet: {error.strerror}: {error.filename}")
 
 
 if __name__ == "__main__":

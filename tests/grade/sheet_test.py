@@ -94,10 +94,17 @@ def main():
     for broken in ("", "no sheet\n1 = 4\n", mine.replace("for: alice", "for:")):
         expect(sheet.grade(broken)[0] < everything / 2, "a sheet without a name has points")
     with tempfile.TemporaryDirectory() as folder:
-        for given in ("alice", "alice "):  # the same numbers, and the sheet is there already
-            said = subprocess.run([sys.executable, "-B", ROOT / "lessons/grade/sheet.py", given, folder],
+        def make_sheet(*words):
+            return subprocess.run([sys.executable, "-B", ROOT / "lessons/grade/sheet.py", *words],
                                   capture_output=True, text=True)
+        for given in ("alice", "alice "):  # the same numbers, and the sheet is there already
+            said = make_sheet("--for", given, folder)
             expect((said.returncode == 0) == (given == "alice"), f"a sheet for '{given}': {said}")
+        expect(make_sheet("--for", "--check", folder).returncode == 0, "a student of the name --check")
+        for words in (("--for", "", folder), ("--for", "a/b", folder), ("--for", "a" * 300, folder),
+                      ("--for", "a\nb", folder), ("--check", folder + "/nowhere.txt"), ("--check", folder)):
+            said = make_sheet(*words)
+            expect(said.returncode == 1 and re.fullmatch("make sheet: .*\n", said.stderr), f"{words}: {said.stderr}")
     page = (ROOT / "lessons/two_dimensions.md").read_text()
     practice = sheet.answers(sheet.numbers("practice")).values()
     expect("| answer | " + " | ".join(f"{answer:,.0f}" for answer in practice) + " |" in page, "the page's answers")
