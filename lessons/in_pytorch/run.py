@@ -32,6 +32,13 @@ def ranks_of(program):
     return int(re.search(r'^""".* on (\d+) ranks?\."""', program.read_text()).group(1))
 
 
+def lacks(program):
+    """What this PyTorch is too old for, in a sentence, or nothing."""
+    if "torch.optim.Muon" in program.read_text() and not hasattr(torch.optim, "Muon"):
+        return "not run, because torch.optim.Muon needs PyTorch 2.9 or later\n"
+    return ""
+
+
 def run_rank(rank, program, ranks, folder):
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), FOLDER=folder, MEETING=f"file://{folder}/meeting")
     sys.argv = [str(program)]
@@ -75,7 +82,8 @@ def main():
         name, ranks = program.parent.name, ranks_of(program)
         if not number:
             print(f"{name:24}{ranks} rank{'s' if ranks > 1 else ' '}  ", end="", flush=True)
-        out, well = run(program)
+        too_old = lacks(program)
+        out, well = (too_old, True) if too_old else run(program)
         if number:
             print(f"lesson {name}, {ranks} rank{'s' * (ranks > 1)}\n\n{out}", end="")
         else:

@@ -11,6 +11,6 @@ for python in ${PYTHON:-build/torch/bin/python python3 /usr/bin/python3}; do
   "${MAKE:-make}" --no-print-directory tales
   exec "$python" lessons/in_pytorch/run.py --tales=build/tales.txt ${1:+"$1"}
 done
-echo "make torch: not run, because no PyTorch with FSDP2 (2.6 or later) was found. To get one:
+echo "make torch: not run, because no PyTorch with FSDP2 was found (2.6 or later; lesson 25 needs 2.9). To get one:
 \`python3 -m pip install torch numpy\`, or \`make parity TORCH=install\`, which puts it into build/torch.
 PYTHON=... names another interpreter."

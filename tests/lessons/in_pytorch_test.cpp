@@ -100,6 +100,18 @@ TEST(LongMakeTorch, FailsIfANumberIsNotAsExpected) {
   }
 }
 
+// Lesson 25 needs a PyTorch with Muon; for other lessons an older one will do.
+TEST(LongMakeTorch, LeavesOutWhatPyTorchIsTooOldFor) {
+  const std::string interpreter = python();
+  if (interpreter.empty()) GTEST_SKIP() << "no PyTorch with FSDP2; PYTHON=... names one";
+  const std::string old = interpreter +
+                          " -c 'import runpy, sys, torch; vars(torch.optim).pop(\"Muon\", 0); "
+                          "sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name=\"__main__\")'";
+  const Ran ran = make_torch(old, kSource / "lessons", "25");
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("needs PyTorch 2.9 or later"), ran.out.npos) << ran.out;
+}
+
 TEST(MakeTorch, SaysHowToGetPyTorch) {
   const Ran ran = run("cd " + std::string(NANOFSDP_SOURCE_DIR) +
                       " && PYTHON=/no/such/python sh lessons/in_pytorch/torch.sh 11");
