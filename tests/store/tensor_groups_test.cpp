@@ -243,7 +243,7 @@ TEST(TensorGroupFiles, FailOnAllRanks) {
   std::atomic<int> failed = 0;
   on({4, 2, 0, fsdp::ShardingStrategy::full_shard, fsdp::LayoutKind::flat}, {{{4, 6}, 1, 1}},
      [&](Rank& rank) {
-       for (const char* o : {"file/o", "none/o"}) {
+       for (const char* o : {"file/o", "file/o/deep"}) {
          const std::string out = directory.file(o);
          failed += usage_error([&] { save_weights(out, rank.sharded, {}); }) != "no error";
        }
