@@ -17,6 +17,14 @@ void collect(Module& module, const std::string& path, std::vector<Parameter*>& f
 
 }  // namespace
 
+Tensor Parameter::grad_to_add_to() {
+  if (!requires_grad) return {};
+  NANOFSDP_CHECK(!rests_, .what = "gradient of " + name, .expected = "the backward of its unit",
+                 .got = "a call outside it", .hint = "wrap both modules as one unit");
+  has_grad = has_grad || !grad_.empty();
+  return grad_;
+}
+
 Tensor Module::forward(Tape& tape, Tensor x) {
   return bracket(tape, &Hooks::pre_forward, &Hooks::post_forward, [&] {
     const bool again = recompute && tape.saving();

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "base/check.h"
 #include "base/tensor.h"
 #include "nn/init.h"
 
@@ -71,13 +70,7 @@ struct Parameter {
   /// whatever is in the memory. Without FSDP, an optimizer of your own looks at `has_grad`.
   /// @throws Error under FSDP, outside the backward of a module of the parameter's unit: FSDP would
   ///         lose what is added there
-  Tensor grad_to_add_to() {
-    if (!requires_grad) return {};
-    NANOFSDP_CHECK(!rests_, .what = "gradient of " + name, .expected = "the backward of its unit",
-                   .got = "a call outside it", .hint = "wrap both modules as one unit");
-    has_grad = has_grad || !grad_.empty();
-    return grad_;
-  }
+  Tensor grad_to_add_to();
 
   /// Lets the gradient show memory that the caller owns.
   /// @param rests whether no backward may add to it now
