@@ -23,12 +23,15 @@ struct NcclFabric {
 
   NcclFabric(launch::Store& the_store, const NcclOptions& the_options)
       : store(the_store), options(the_options) {
-    store.on_loss([this](const std::string& what) {
-      const std::lock_guard lock(mutex);
-      for (NcclWire* wire : wires) wire->abort(what);
-    });
+    store.on_loss([this](const std::string& what) { abort(what); });
   }
   ~NcclFabric() { store.on_loss({}); }
+  // If one group gives up, work of the others stays in flight, and CUDA waits for it before it
+  // frees memory.
+  void abort(const std::string& what) {
+    const std::lock_guard lock(mutex);
+    for (NcclWire* wire : wires) wire->abort(what);
+  }
 };
 
 namespace {
@@ -69,10 +72,9 @@ ncclUniqueId agree_on_id(NcclFabric& fabric) {
     store.set("nccl/id", std::string(id.internal, sizeof id.internal));
   }
   const auto value = store.get("nccl/id", fabric.options.connect_timeout);
-  if (!value || value->size() != sizeof id.internal) {
+  if (!value || value->size() != sizeof id.internal)
     throw setup_error(store.rank(), fmt::format("no word from rank 0 in {} ms",
                                                 fabric.options.connect_timeout.count()));
-  }
   std::ranges::copy(*value, id.internal);
   return id;
 }
@@ -189,14 +191,14 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
   const CommError own = error(others ? CommError::Kind::peer_lost : CommError::Kind::failed,
                               history, "heard from " + words);
   // The other groups of this rank may wait for ranks that wait for the cause.
-  if (!others) fabric_->store.fail(own.what());
+  others ? fabric_->abort(words) : fabric_->store.fail(own.what());
   throw own;
 }
 
 Patience NcclWire::give_up(const History& history, milliseconds patience) {
   Patience rest(patience - fabric_->store.idle());  // asks the ranks before this rank gives up
   if (!rest.is_over()) return rest;
-  abort("it waited in vain");
+  fabric_->abort("it waited in vain");
   throw error(CommError::Kind::timeout, history,
               fmt::format("waited {} ms in vain for the others", patience.count()));
 }

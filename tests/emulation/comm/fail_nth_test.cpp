@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <latch>
+#include <string>
 #include <vector>
 
 #include "base/buffer.h"
@@ -134,6 +137,30 @@ TEST(FailNth, OfOneGroupIsKnownBeforeTheWorkOfAnotherEnds) {
   });
   emulation::has_failed = false;
   EXPECT_NE(error.find("rank 0 failed"), error.npos) << error;
+}
+
+// A rank gives up in one group, while work of its other group waits for the same lost call. CUDA
+// frees memory only when all work is over, so that work must be given up, too.
+TEST(NcclGivesUp, AllGroupsOfARankAtOnce) {
+  std::latch over(1);
+  Party(2).everybody([&](launch::Store& store) {
+    Context context(store.rank(), 2, 1, Device::cuda);
+    const auto world = comm::make_nccl(context, store, {.timeout = std::chrono::milliseconds(300)});
+    const auto other = world->split(0);
+    const OnDevice<float> in(context, {1}), all(context, {0, 0});
+    if (store.rank() == 1) return over.wait();
+    emulation::has_failed = true;  // from now on cudaFree() waits for all work, as CUDA's does
+    try {
+      const Buffer memory = context.buffer(MemoryClass::activations, 9);
+      other->all_gather(*context.reduce, in.tensor(), all.tensor());
+      world->all_gather(*context.gather, in.tensor(), all.tensor()).synchronize();
+      ADD_FAILURE() << "rank 1 has not come";
+    } catch (const comm::CommError& error) {
+      EXPECT_NE(std::string(error.what()).find("in vain for the others"), std::string::npos);
+    }
+    emulation::has_failed = false;
+    over.count_down();
+  });
 }
 
 }  // namespace
