@@ -174,7 +174,9 @@ std::string in_words(int version) {
 
 }  // namespace
 
-// A driver runs builds of its own major version of CUDA and of all earlier ones.
+// A driver runs builds of its own major version of CUDA and of all earlier ones, except on GPUs
+// newer than those that the build names: these must compile its PTX, for which an older driver has
+// no compiler.
 std::string why_not() {
   const int driver = driver_version(), build = CUDART_VERSION;
   if (driver == 0)
@@ -197,7 +199,7 @@ void* allocate(std::size_t bytes) {
   void* memory = nullptr;
   check(cudaMalloc(&memory, bytes > 0 ? bytes : 1), "taking memory of the GPU");
   cudaError_t zeroed = cudaMemset(memory, 0, bytes);
-  if (zeroed == cudaSuccess) zeroed = cudaDeviceSynchronize();
+  if (zeroed == cudaSuccess) zeroed = cudaStreamSynchronize(nullptr);
   if (zeroed != cudaSuccess) release(memory);
   check(zeroed, "zeroing memory of the GPU");
   return memory;
