@@ -73,8 +73,8 @@ struct Product {
     static constexpr const char* kForms[] = {"A B", "A B^T", "A^T B"};
     return std::string("matmul ") + kForms[static_cast<int>(form)] + " = [" + std::to_string(rows) +
            ", " + std::to_string(cols) + "] over " + std::to_string(depth) +
-           (bias ? ", and bias" : "") + ", of " + std::string(name_of(dtype)) + " to " +
-           std::string(name_of(result));
+           (bias ? ", and bias" : "") + (aligned ? "" : ", unaligned") + ", of " +
+           std::string(name_of(dtype)) + " to " + std::string(name_of(result));
   }
 };
 
