@@ -97,9 +97,10 @@ void run_on_gpu(Stream& stream, const CopyChunks& a) {
 }
 
 void run_on_gpu(Stream& stream, const Cast& a) {
-  const std::int64_t n = a.in.numel(), blocks = (a.message + kFloat8Block - 1) / kFloat8Block;
-  launch(stream, blocks_for(n / a.message * blocks * kWarp), kThreads, round_blocks, a.in.f32(),
-         a.out.data<float8_e4m3>(), n, a.message, float8_bytes(a.message), blocks);
+  const std::int64_t n = a.in.numel(), message = std::max<std::int64_t>(1, a.message);
+  const std::int64_t blocks = (message + kFloat8Block - 1) / kFloat8Block;
+  launch(stream, blocks_for(n / message * blocks * kWarp), kThreads, round_blocks, a.in.f32(),
+         a.out.data<float8_e4m3>(), n, message, float8_bytes(message), blocks);
 }
 
 }  // namespace nanofsdp::ops

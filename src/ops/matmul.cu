@@ -38,9 +38,8 @@ void run_on_gpu(Stream& stream, const MatmulBackward& a) {
   const DType dtype = a.weight.dtype();
   const Tensor dy = as<Dy>(dtype, stream, a.dy);
   if (!a.dx.empty()) multiply(stream, Form::nn, dy, a.weight, a.dx, Write::assign);
-  if (!a.dweight.empty()) {
+  if (!a.dweight.empty())
     multiply(stream, Form::tn, dy, as<X>(dtype, stream, a.x), a.dweight, Write::add);
-  }
   // cuBLAS could also sum dy in this product (BGRADB). But it overwrites dbias, whatever beta is,
   // where the sum must be added to dbias. It would also sum dy after rounding.
   if (!a.dbias.empty()) {
