@@ -58,6 +58,7 @@ std::string obstacle(const fs::path& path, const std::string& begin, const std::
 }  // namespace
 
 void require_outputs(const TrainOptions& o) {
+  std::signal(SIGPIPE, SIG_IGN);  // if the reader of a pipe ends, write() says so
   // A run moves and removes what has these names in its directory.
   static const std::regex ours(
       R"(checkpoint(\.new|\.previous)?(/.*)?|(model\.safetensors|run\.svg)(\.tmp)?|run\.lock)");
@@ -91,7 +92,7 @@ void write_text(const std::string& option, const std::string& path, const std::s
   file << text;
   file.close();
   NANOFSDP_REFUSE_IF(!file, .what = option, .expected = "a file that can be written",
-                     .got = "'" + path + "'");
+                     .got = fmt::format("'{}' ({})", path, std::strerror(errno)));
 }
 
 void print_alone(comm::Communicator& world, const std::string& text) {

@@ -50,6 +50,20 @@ TEST(Ends, OfAReaderOfTheOutputAreNoError) {
 }
 
 // A pager reads nothing until a key is pressed, and Ctrl-S stops all that a terminal prints. Here
+// The reader of the metrics ends, and the run says what it cannot write. Steps would be lost.
+TEST(Ends, OfAReaderOfTheMetricsAreErrors) {
+  for (const char* ranks : {"--ranks=1", "--ranks=2", "--ranks=2 --transport=gloo"}) {
+    const TemporaryDirectory d;
+    std::string line = "cd '" + d.file("") + "' && mkfifo m && { head -c 300 m >read & } && " +
+                       NANOFSDP_BINARY + " train " + ranks + " --metrics=m --max_iters=1000000";
+    for (const std::string& word : kSmall) line += " " + word;
+    const int status = std::system((line + " >text 2>stderr").c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 2) << ranks;
+    EXPECT_EQ(read_file(d.file("stderr")), "nanofsdp: cannot write --metrics: got Broken pipe\n")
+        << ranks;
+  }
+}
+
 // stdout and stderr are one pipe, and `head` has filled it. A third run writes its metrics to a
 // pipe. Its reader opens the pipe late, and reads even later. Each pause exceeds the timeout.
 TEST(Pauses, OfAReaderAreNoErrorOfTheOtherRanks) {
