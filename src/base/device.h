@@ -124,7 +124,7 @@ class Stream {
   virtual void enqueue(const Cost&, std::function<void()> work) { enqueue(std::move(work)); }
 
   /// When the stream reaches this point, it writes the time to `when`, on the clock of
-  /// now_seconds().
+  /// now_seconds(). On CUDA it is the time of this call.
   /// @param when must outlive the stream's work
   virtual void note(double& when);
 
