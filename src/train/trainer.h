@@ -136,8 +136,9 @@ class Trainer {
   std::vector<std::int32_t> drawn_;    // x and y, where the host draws them
   Buffer batch_;                       // int32: x and y, where the model reads them
   Buffer losses_;                      // float64 [W, 2]: each rank adds its losses to its own row
-  std::int64_t first_ = 0;             // the iteration at which this run began
-  std::int64_t saved_ = -1;            // iteration of the last checkpoint; -1: none yet
+  std::shared_ptr<void> owned_;  // the directory of saved files, on rank 0 of a run that saves
+  std::int64_t first_ = 0;       // the iteration at which this run began
+  std::int64_t saved_ = -1;      // iteration of the last checkpoint; -1: none yet
   double best_val_loss_ = std::numeric_limits<double>::infinity();
 };
 

@@ -89,8 +89,7 @@ void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) 
 
 void Trainer::run(Listener& listener) try {
   require_agreement();
-  std::shared_ptr<void> owned;
-  if (options_.saves() && context_.rank == 0) owned = store::own_directory(options_.out_dir);
+  if (options_.saves() && context_.rank == 0) owned_ = store::own_directory(options_.out_dir);
   if (options_.resumes()) resume();
   listener.started();
   if (options_.resumes())
