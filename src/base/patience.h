@@ -18,7 +18,8 @@ class Patience {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLook{100};  ///< the time from one look to the next
-  static constexpr std::chrono::milliseconds kLongest{86'400'000};  ///< the longest timeout: a day
+  /// The longest timeout.
+  static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24);
 
   /// Begins the wait.
   /// @param limit at most kLongest counts

@@ -141,7 +141,8 @@ class WholeGradients {
   /// rank that has not used the unit takes part as well, for another rank may have used it.
   bool are_due(Reduction how) const;
 
-  /// Whether they are the sums of an earlier step, which stay because all parameters are frozen.
+  /// For a backward: whether they are the sums of an earlier step. They stay only if all parameters
+  /// are frozen by now, or begin_backward() has thrown.
   bool stay() const { return complete_; }
   /// Borrows a slot for them, unless they have one.
   /// @returns an event that passes when the slot may be written

@@ -14,7 +14,7 @@ namespace nanofsdp::ops {
 ///
 /// Twins: gelu.cpp (Eigen), gelu.cu (CUDA). Their erf and exp differ in the last bits. On a GPU the
 /// operands of a call may also be bfloat16. Then each element is computed in float32, by a shorter
-/// formula whose error is at most 1e-7 |x|.
+/// formula whose error is about 1e-7 |x|.
 
 /// Operands are float32; on a GPU they may be bfloat16.
 struct GeluForward {
