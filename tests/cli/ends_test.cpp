@@ -64,6 +64,13 @@ TEST(Ends, OfAReaderOfTheMetricsAreErrors) {
   }
 }
 
+TEST(Ends, OfADiskSayWhyATraceIsNotWritten) {
+  const TemporaryDirectory d;
+  const std::string error =
+      output_of(d, command({"train"}, {"--max_iters=1", "--sample=0", "--trace=/dev/full"}), 2);
+  EXPECT_NE(error.find("got '/dev/full' (No space left on device)"), error.npos) << error;
+}
+
 // stdout and stderr are one pipe, and `head` has filled it. A third run writes its metrics to a
 // pipe. Its reader opens the pipe late, and reads even later. Each pause exceeds the timeout.
 TEST(Pauses, OfAReaderAreNoErrorOfTheOtherRanks) {
