@@ -1,11 +1,7 @@
 #pragma once
 
 #include "gpt/attention.h"
-#include "gpt/config.h"
-#include "nn/dropout.h"
 #include "nn/layer_norm.h"
-#include "nn/linear.h"
-#include "nn/module.h"
 
 namespace nanofsdp::gpt {
 

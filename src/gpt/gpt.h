@@ -4,13 +4,7 @@
 #include <vector>
 
 #include "gpt/block.h"
-#include "gpt/config.h"
-#include "nn/dropout.h"
 #include "nn/embedding.h"
-#include "nn/init.h"
-#include "nn/layer_norm.h"
-#include "nn/linear.h"
-#include "nn/module.h"
 
 namespace nanofsdp::gpt {
 

@@ -47,8 +47,17 @@ DropoutKey Tape::draw_mask() {
   return mask;
 }
 
+void Tape::require_activation(const Tensor& tensor) const {
+  for (const Module* module : at_work_)
+    for (const auto& [name, p] : module->own_parameters())
+      NANOFSDP_CHECK(tensor.address() - p->data.address() >= p->data.bytes(), .what = p->name,
+                     .expected = "an activation, to save or return", .got = "the parameter itself",
+                     .hint = "FSDP frees it: read Parameter::data in backward, or return a copy");
+}
+
 void Tape::save(std::initializer_list<Tensor> tensors) {
   if (!saving_) return;
+  for (const Tensor& tensor : tensors) require_activation(tensor);
   tensors_.insert(tensors_.end(), tensors);
   saved_.push_back({at_work(), tensors.size(), key_.site});
 }

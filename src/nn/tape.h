@@ -90,7 +90,9 @@ class Tape {
     /// Frees everything in the scope now, except `result`. The result moves to the beginning of the
     /// scope and outlives it. A result that was kept before is freed.
     /// @returns the result where it lies now. It does not move if it is not memory of the scope
+    /// @throws Error as save() does
     Tensor keep(Tensor result) {
+      tape_.require_activation(result);
       if (!frees_) return result;
       result = tape_.arena_.keep(begin_, result);
       end_ = tape_.arena_.position();
@@ -140,6 +142,8 @@ class Tape {
   DropoutKey redraw_mask() { return require_own(0), key_; }
 
   /// Saves tensors for backward, if saving().
+  /// @throws Error naming a parameter, if one of them is memory of that: FSDP frees it before
+  ///   backward
   void save(std::initializer_list<Tensor> tensors);
 
   /// Returns the tensors of the last save() that has not been restored.
@@ -186,6 +190,7 @@ class Tape {
   const Module* at_work() const { return at_work_.empty() ? nullptr : at_work_.back(); }
   std::string name_of(const Module* module) const;
   void require_own(std::size_t count);
+  void require_activation(const Tensor& tensor) const;
   void require_ended() const;
   void end(bool backward);
 
