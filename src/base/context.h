@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "base/buffer.h"
-#include "base/device.h"
-#include "base/shared_memory.h"
 #include "base/tracer.h"
 
 namespace nanofsdp {

@@ -15,7 +15,7 @@ Library::Library(const std::string& name, const std::string& folder)
                      .hint = "name its folder in LD_LIBRARY_PATH, or use --device=cpu");
 }
 
-void* Library::address_of(const char* function) const {
+void* Library::find(const char* function) const {
   if (void* const address = dlsym(handle_, function)) return address;
   NANOFSDP_REFUSE(.what = "library " + name_,
                   .expected = std::string("a version that has ") + function,

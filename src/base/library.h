@@ -17,16 +17,11 @@ class Library {
   /// @throws UsageError that names both places
   Library(const std::string& name, const std::string& folder);
 
-  /// The function of this name. The caller knows that it is an F.
+  /// The address of the function of this name.
   /// @throws UsageError if the library has no such function
-  template <class F>
-  F* find(const char* function) const {
-    return reinterpret_cast<F*>(address_of(function));
-  }
+  void* find(const char* function) const;
 
  private:
-  void* address_of(const char* function) const;
-
   std::string name_;
   void* handle_;
 };
@@ -35,4 +30,5 @@ class Library {
 
 /// Declares a member of a struct that has a `library`: a function of it, with the name and the type
 /// that its header declares. A call reads as if the function had been linked.
-#define NANOFSDP_FUNCTION(name) decltype(&::name) name = library.find<decltype(::name)>(#name)
+#define NANOFSDP_FUNCTION(name) \
+  decltype(&::name) name = reinterpret_cast<decltype(&::name)>(library.find(#name))

@@ -38,17 +38,6 @@ namespace nanofsdp {
 
 #if defined(__linux__)
 
-int count_threads() {
-  // The number of threads is field 20 of this file's line (proc(5)). An emulator of another
-  // processor writes this line for the program, with zeros at least, while /proc/self/task also
-  // lists the emulator's threads. Field 2 is a name in parentheses, which may contain any
-  // characters.
-  std::string text;
-  if (!std::getline(std::ifstream("/proc/self/stat"), text, '\0')) return 1;  // without /proc
-  std::istringstream fields(text.substr(text.rfind(')') + 1));
-  return std::max(std::stoi(*std::next(std::istream_iterator<std::string>(fields), 20 - 3)), 1);
-}
-
 void die_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);  // the parent died before the line above
@@ -64,20 +53,6 @@ void run_with_background_threads(const std::function<void()>& work) {
   }).get();
 }
 
-std::uint64_t program_fingerprint() {
-  return std::filesystem::exists("/proc/self/exe") ? fingerprint_of("/proc/self/exe") : 0;
-}
-
-std::string process_space() {
-  // Without memory a stream would not open, and the ranks would seem to be on several machines.
-  std::array<char, 64> boot{}, space{};
-  const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  const bool told = read(file, boot.data(), boot.size() - 1) > 0 &&
-                    readlink("/proc/self/ns/pid", space.data(), space.size() - 1) > 0;
-  close(file);
-  return told ? std::string(boot.data()) + space.data() : "";
-}
-
 int open_shared_file(std::size_t bytes) {
   rlimit limit{};  // a write beyond this limit would end the process
   getrlimit(RLIMIT_FSIZE, &limit);
@@ -88,10 +63,6 @@ int open_shared_file(std::size_t bytes) {
   const int why = errno;
   close(file);
   return errno = why, -1;
-}
-
-int open_file_of(pid_t process, int descriptor) {
-  return open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC);
 }
 
 bool give_back_pages(void* first, std::size_t bytes) noexcept {
@@ -112,22 +83,11 @@ void wake(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
 }
 
-std::string congestion_control() {
-  std::string name = "unknown";
-  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
-  return name;
-}
-
 #else
 
-int count_threads() { return 1; }
 void die_with_parent(pid_t) {}
 void run_with_background_threads(const std::function<void()>& work) { work(); }
-std::uint64_t program_fingerprint() { return 0; }
-std::string process_space() { return ""; }
-std::string congestion_control() { return "unknown"; }
 int open_shared_file(std::size_t) { return errno = ENOTSUP, -1; }
-int open_file_of(pid_t, int) { return errno = ENOTSUP, -1; }
 bool give_back_pages(void*, std::size_t) noexcept { return false; }
 void put_into_core_dumps(void*, std::size_t, bool) noexcept {}
 namespace {
@@ -156,6 +116,43 @@ void wake(const std::atomic<std::uint32_t>&) {
 }
 
 #endif
+
+// The next five functions read /proc. A system without it, such as macOS, gets the answers that the
+// header names for that.
+int count_threads() {
+  // The number of threads is field 20 of this file's line (proc(5)). An emulator of another
+  // processor writes this line for the program, with zeros at least, while /proc/self/task also
+  // lists the emulator's threads. Field 2 is a name in parentheses, which may contain any
+  // characters.
+  std::string text;
+  if (!std::getline(std::ifstream("/proc/self/stat"), text, '\0')) return 1;  // without /proc
+  std::istringstream fields(text.substr(text.rfind(')') + 1));
+  return std::max(std::stoi(*std::next(std::istream_iterator<std::string>(fields), 20 - 3)), 1);
+}
+
+std::uint64_t program_fingerprint() {
+  return std::filesystem::exists("/proc/self/exe") ? fingerprint_of("/proc/self/exe") : 0;
+}
+
+std::string process_space() {
+  // Without memory a stream would not open, and the ranks would seem to be on several machines.
+  std::array<char, 64> boot{}, space{};
+  const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  const bool told = read(file, boot.data(), boot.size() - 1) > 0 &&
+                    readlink("/proc/self/ns/pid", space.data(), space.size() - 1) > 0;
+  close(file);
+  return told ? std::string(boot.data()) + space.data() : "";
+}
+
+int open_file_of(pid_t process, int descriptor) {
+  return open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC);
+}
+
+std::string congestion_control() {
+  std::string name = "unknown";
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
+  return name;
+}
 
 int count_cores([[maybe_unused]] const std::string& root) {
   int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -80,11 +80,6 @@ void SharedMemory::release(void* memory) noexcept {
   ends_.erase(found);
 }
 
-bool SharedMemory::owns(const void* address) const {
-  const std::byte* const part = at(mine_, 0);
-  return address >= part && address < part + part_bytes_;
-}
-
 std::uint64_t SharedMemory::offset_of(const void* address) const {
   return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - at(mine_, 0));
 }

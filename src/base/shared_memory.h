@@ -43,7 +43,7 @@ class SharedMemory {
   int parts() const { return parts_; }  ///< the number of ranks that share the memory
 
   /// Whether the address lies in this rank's part.
-  bool owns(const void* address) const;
+  bool owns(const void* address) const { return offset_of(address) < part_bytes_; }
   /// The offset of an address within this rank's part. It means the same in every process.
   std::uint64_t offset_of(const void* address) const;
   /// The address of this offset within a rank's part.

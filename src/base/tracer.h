@@ -45,9 +45,8 @@ struct Span {
 /// runs.
 class Tracer {
  public:
-  void start() { on_ = true; }     ///< begins to record
-  void stop() { on_ = false; }     ///< records no more; the record stays
-  bool on() const { return on_; }  ///< between start() and stop()
+  void start() { on_ = true; }  ///< begins to record
+  void stop() { on_ = false; }  ///< records no more; the record stays
 
   /// Adds an event such as "U.h0" to the order. Does nothing while the tracer is off.
   void issue(std::string event) {

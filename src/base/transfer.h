@@ -3,7 +3,6 @@
 #include <span>
 #include <vector>
 
-#include "base/device.h"
 #include "base/tensor.h"
 
 namespace nanofsdp {

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "base/device.h"
 #include "base/tensor.h"
 #include "base/traffic.h"
 #include "launch/rank_error.h"

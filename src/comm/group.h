@@ -3,8 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "base/tensor.h"
-#include "comm/communicator.h"
 #include "comm/operation.h"
 
 namespace nanofsdp::comm {

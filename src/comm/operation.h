@@ -5,7 +5,6 @@
 #include <string>
 #include <type_traits>
 
-#include "base/dtype.h"
 #include "comm/communicator.h"
 
 namespace nanofsdp::comm {

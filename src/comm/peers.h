@@ -10,7 +10,6 @@
 
 #include "base/buffer.h"
 #include "base/patience.h"
-#include "comm/communicator.h"
 #include "comm/local.h"
 #include "comm/operation.h"
 

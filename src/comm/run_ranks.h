@@ -5,12 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "base/context.h"
 #include "base/platform.h"
-#include "comm/communicator.h"
 #include "comm/gloo.h"
 #include "comm/nccl.h"
-#include "launch/store.h"
 
 namespace nanofsdp::comm {
 

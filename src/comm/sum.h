@@ -2,8 +2,6 @@
 
 #include <span>
 
-#include "base/device.h"
-#include "base/tensor.h"
 #include "comm/communicator.h"
 
 namespace nanofsdp::comm {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "base/device.h"
-#include "base/tensor.h"
 #include "comm/communicator.h"
 #include "fsdp/layout.h"
 

@@ -6,8 +6,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/check.h"
-
 namespace nanofsdp::fsdp {
 
 nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "base/rng.h"
 #include "fsdp/unit.h"
 #include "nn/init.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 
-#include "base/check.h"
 #include "base/transfer.h"
 #include "comm/agreement.h"
 #include "ops/elementwise.h"

@@ -39,8 +39,7 @@ GradNorm::GradNorm(Context& context, comm::Mesh& mesh)
       mesh_(mesh),
       squares_(context.buffer(MemoryClass::communication, mesh.size(), DType::float64)),
       rows_(context.buffer(MemoryClass::communication, 0, DType::float64)),
-      norm_(context.buffer(MemoryClass::communication, 1)),
-      coefficient_(context.buffer(MemoryClass::communication, 1)) {}
+      clip_(context.buffer(MemoryClass::communication, 2)) {}
 
 void GradNorm::compute(std::span<Unit> units, double max_norm) {
   Stream& stream = *context_.compute;

@@ -29,16 +29,15 @@ class GradNorm {
   /// @param max_norm 0 or less: no clipping, coefficient 1
   void compute(std::span<Unit> units, double max_norm);
 
-  Tensor norm() const { return norm_.tensor({1}); }                ///< float32, before clipping
-  Tensor coefficient() const { return coefficient_.tensor({1}); }  ///< float32
+  Tensor norm() const { return clip_.tensor({2}).slice(0, 1); }  ///< float32, before clipping
+  Tensor coefficient() const { return clip_.tensor({2}).slice(1, 1); }  ///< float32
 
  private:
   Context& context_;
   comm::Mesh& mesh_;
   Buffer squares_;  // float64 [W]: s_0 ... s_W-1
   Buffer rows_;     // float64: the sums of all ranks of the tensor group, each with its row
-  Buffer norm_;
-  Buffer coefficient_;
+  Buffer clip_;     // float32 [2]: the norm and the coefficient
 };
 
 }  // namespace nanofsdp::fsdp

@@ -5,7 +5,6 @@
 
 #include "comm/communicator.h"
 #include "fsdp/layout.h"
-#include "fsdp/mixed_precision.h"
 #include "fsdp/strategy.h"
 #include "fsdp/wrap.h"
 

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/context.h"
 #include "comm/communicator.h"
 #include "fsdp/layout.h"

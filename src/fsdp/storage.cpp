@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "base/check.h"
 #include "ops/copy_chunks.h"
 #include "ops/elementwise.h"
 

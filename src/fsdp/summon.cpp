@@ -1,4 +1,3 @@
-#include "fsdp/collectives.h"
 #include "fsdp/fully_shard.h"
 
 namespace nanofsdp::fsdp {

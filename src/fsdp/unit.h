@@ -1,7 +1,6 @@
 #pragma once
 
 #include "fsdp/storage.h"
-#include "fsdp/wrap.h"
 
 namespace nanofsdp::fsdp {
 

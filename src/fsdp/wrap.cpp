@@ -4,8 +4,6 @@
 #include <map>
 #include <set>
 
-#include "base/check.h"
-
 namespace nanofsdp::fsdp {
 namespace {
 

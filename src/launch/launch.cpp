@@ -20,7 +20,6 @@
 
 #include "base/check.h"
 #include "base/platform.h"
-#include "launch/socket.h"
 
 namespace nanofsdp::launch {
 namespace {

@@ -3,7 +3,6 @@
 #include <functional>
 #include <string>
 
-#include "launch/rendezvous.h"
 #include "launch/store.h"
 
 namespace nanofsdp::launch {

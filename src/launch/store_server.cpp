@@ -48,14 +48,10 @@ StoreServer::~StoreServer() {
   thread_.join();
 }
 
-// After a loss, ranks that were started together with rank 0 may still come. They must learn of the
-// loss too.
-bool StoreServer::serves() const {
-  return !stopping_ || (loss_.kind == Kind::lost && missing_ > 0 && Clock::now() < stop_at_);
-}
-
 void StoreServer::serve() try {
-  while (serves()) {
+  // After a loss, ranks that were started together with rank 0 may still come. They must learn of
+  // the loss too.
+  while (!stopping_ || (loss_.kind == Kind::lost && missing_ > 0 && Clock::now() < stop_at_)) {
     // If no descriptor was left for the newest connection, this round accepts no other one. When
     // all ranks have left, no process is let in any more, and the destructor soon ends this loop.
     const bool over = left_ == rendezvous_.size;

@@ -41,7 +41,6 @@ class StoreServer {
   };
 
   void serve();
-  bool serves() const;
   void receive(Connection& connection);
   void handle(Connection& connection, const Frame& frame);
   void greet(Connection& connection, const Frame& hello);

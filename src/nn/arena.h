@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/context.h"
 
 namespace nanofsdp::nn {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/tensor.h"
 #include "nn/parameter.h"
 #include "nn/tape.h"
 

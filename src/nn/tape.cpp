@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/check.h"
 #include "nn/module.h"
 
 namespace nanofsdp::nn {

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/context.h"
 #include "base/dropout_key.h"
 #include "nn/arena.h"
 #include "nn/key_value_cache.h"

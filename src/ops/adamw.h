@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/device.h"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops {

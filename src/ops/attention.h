@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "base/device.h"
 #include "base/dropout_key.h"
 #include "base/tensor.h"
 

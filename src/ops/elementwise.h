@@ -1,6 +1,5 @@
 #pragma once
 
-#include "base/device.h"
 #include "base/dropout_key.h"
 #include "base/tensor.h"
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "base/device.h"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops {

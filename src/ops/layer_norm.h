@@ -1,6 +1,5 @@
 #pragma once
 
-#include "base/device.h"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops {

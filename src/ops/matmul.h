@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "base/device.h"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "base/device.h"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops {

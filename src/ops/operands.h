@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "base/cuda.h"
-#include "base/device.h"
 #include "base/tensor.h"
 #include "ops/attention.h"
 

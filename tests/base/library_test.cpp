@@ -39,7 +39,7 @@ TEST(Library, IsAlsoLookedForInTheFolder) {
   const testing::TemporaryDirectory directory;
   const std::filesystem::path copy = directory.file("lib_of_this_test.so");
   std::filesystem::copy(file(), copy);
-  EXPECT_NO_THROW(Library(copy.filename(), copy.parent_path()).find<void()>("j0"));
+  EXPECT_NO_THROW(Library(copy.filename(), copy.parent_path()).find("j0"));
 }
 
 TEST(Library, OneThatIsMissingIsAskedForByNameAndPlace) {
@@ -52,7 +52,7 @@ TEST(Library, OneThatIsMissingIsAskedForByNameAndPlace) {
 
 TEST(Library, SoIsAFunctionThatItHasNot) {
   const Library mathematics(file().filename(), "/nowhere");
-  expect_error<UsageError>([&] { mathematics.find<void()>("no_such_function"); },
+  expect_error<UsageError>([&] { mathematics.find("no_such_function"); },
                            "a version that has no_such_function");
 }
 
