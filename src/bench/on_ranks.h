@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/context.h"
 #include "base/platform.h"
 #include "comm/local.h"
 #include "comm/run_ranks.h"

@@ -4,9 +4,6 @@
 #include <span>
 #include <string>
 
-#include "base/ledger.h"
-#include "comm/communicator.h"
-#include "fsdp/fully_shard.h"
 #include "plan/plan.h"
 
 namespace nanofsdp::cli {

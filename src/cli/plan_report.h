@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "base/json.h"
 #include "cli/plan_options.h"
 #include "plan/plan.h"
 

@@ -6,12 +6,8 @@
 #include <fstream>
 #include <string>
 
-#include "base/context.h"
-#include "base/json.h"
 #include "cli/options.h"
 #include "cli/run_picture.h"
-#include "comm/communicator.h"
-#include "data/dataset.h"
 #include "plan/plan.h"
 #include "train/trainer.h"
 

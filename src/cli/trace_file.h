@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/context.h"
-#include "base/tracer.h"
 #include "comm/mesh.h"
 
 namespace nanofsdp::cli {

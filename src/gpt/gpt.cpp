@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <string>
 #include <utility>
 
-#include "base/check.h"
 #include "ops/elementwise.h"
 
 namespace nanofsdp::gpt {

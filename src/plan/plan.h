@@ -10,7 +10,6 @@
 
 #include "base/ledger.h"
 #include "comm/communicator.h"
-#include "fsdp/fully_shard.h"
 #include "plan/clock.h"
 #include "plan/rehearsal.h"
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/context.h"
 #include "comm/mesh.h"
 #include "fsdp/adamw.h"

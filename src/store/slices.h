@@ -7,9 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/layout.h"
 #include "fsdp/sharded_optimizer.h"
-#include "fsdp/unit.h"
 #include "store/whole.h"
 
 namespace nanofsdp::store {

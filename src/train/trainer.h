@@ -7,15 +7,12 @@
 #include <string>
 #include <utility>
 
-#include "base/buffer.h"
 #include "base/context.h"
 #include "base/rng.h"
 #include "comm/mesh.h"
-#include "data/batch_plan.h"
 #include "data/dataset.h"
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
-#include "gpt/gpt.h"
 #include "nn/tape.h"
 #include "train/options.h"
 
