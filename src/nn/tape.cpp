@@ -31,11 +31,10 @@ void Tape::require_ended() const {
 
 void Tape::begin(bool training, const DropoutKey& key) {
   require_ended();
-  if (!ends_.empty()) end();  // the last pass was an evaluation that no call has ended
+  end();  // if the last pass was an evaluation, perhaps no call has ended it
   // The size that an evaluation needs is no guide for a training, which needs more.
   if (training && !std::exchange(sized_, true)) arena_.clear();
   training_ = saving_ = training;
-  cache_ = nullptr;
   key_ = key;
 }
 
@@ -105,9 +104,17 @@ void Tape::end_backward() {
 void Tape::end(bool backward) {
   tensors_.clear();
   saved_.clear();
-  for (const auto& end : std::exchange(ends_, {}))
-    if (const auto callback = end.lock()) (*callback)(backward);
+  cache_ = nullptr;
+  std::exception_ptr error;
+  for (const auto& end : std::exchange(ends_, {})) {
+    try {
+      if (const auto callback = end.lock()) (*callback)(backward);
+    } catch (...) {  // the others must know, too
+      if (!error) error = std::current_exception();
+    }
+  }
   arena_.reset();
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace nanofsdp::nn

@@ -61,60 +61,6 @@ TEST(Tape, BeginsNoPassWithinAPass) {
 }
 
 // If a module began a pass on its own tape, this would end the pass that it is part of.
-// A layer that gives the tape, or its caller, one of these tensors.
-struct Leaky final : Module {
-  enum class Leak { nothing, saves, saves_a_row, returns, saves_the_parents } leak;
-  std::shared_ptr<Parameter> weight = std::make_shared<Parameter>(Shape{4, 4}, Init::normal(1));
-  const Module* parent = nullptr;
-  explicit Leaky(Leak leak) : leak(leak) { add("weight", weight); }
-
-  Tensor do_forward(Tape& tape, Tensor x) override {
-    const Tensor y = tape.allocate(x.shape());
-    if (leak == Leak::saves) tape.save({x, weight->data});
-    if (leak == Leak::saves_a_row) tape.save({x, weight->data.slice(12, 4)});
-    if (leak == Leak::saves_the_parents) tape.save({parent->own_parameters()[0].second->data});
-    return leak == Leak::returns ? weight->data : y;
-  }
-  Tensor do_backward(Tape&, Tensor dy) override { return dy; }
-};
-
-// A layer with a bias around one of the above.
-struct Around final : Module {
-  std::shared_ptr<Parameter> bias = std::make_shared<Parameter>(Shape{4}, Init::zeros());
-  Leaky child;
-  explicit Around(Leaky::Leak leak) : child(leak) {
-    add("bias", bias);
-    add("child", child);
-    child.parent = this;
-  }
-  Tensor do_forward(Tape& tape, Tensor x) override { return child.forward(tape, x); }
-  Tensor do_backward(Tape& tape, Tensor dy) override { return child.backward(tape, dy); }
-};
-
-// FSDP frees that memory between forward and backward. Without FSDP it would work, so the error
-// comes without FSDP too.
-TEST(Tape, TakesNoMemoryOfAParameter) {
-  using Leak = Leaky::Leak;
-  const auto forward = [](Leak leak, bool training) {
-    Context context;
-    Around model(leak);
-    model.named_parameters();
-    const Buffer memory = context.buffer(MemoryClass::parameter_shards, 20);
-    model.child.weight->data = memory.tensor({16}).view({4, 4});
-    model.bias->data = memory.tensor({20}).slice(16, 4);
-    Tape tape(context);
-    tape.begin(training);
-    model.forward(tape, tape.allocate({4, 4}));
-    tape.end();
-  };
-  forward(Leak::nothing, true);
-  forward(Leak::saves, false);  // an evaluation saves nothing
-  for (const Leak leak : {Leak::saves, Leak::saves_a_row, Leak::returns})
-    expect_error<Error>([&] { forward(leak, true); }, "child.weight: expected an activa");
-  expect_error<Error>([&] { forward(Leak::returns, false); }, "child.weight");
-  expect_error<Error>([&] { forward(Leak::saves_the_parents, true); }, "bias");
-}
-
 TEST(Tape, BeginsNoPassInsideAModule) {
   Context context;
   Tape tape(context);
@@ -173,6 +119,48 @@ TEST(Tape, TellsTheEndOfAPass) {
   second.reset();
   tape.begin(true);  // no call has ended this evaluation
   EXPECT_EQ(ends, "12one one ");
+}
+
+// An error in one of these calls keeps no other from being made, and the tape is ready for the next
+// pass.
+TEST(Tape, TellsTheEndToAllBehindAnError) {
+  Context context;
+  Tape tape(context);
+  for (const bool backward : {false, true}) {
+    std::string told;
+    const auto callback = [&](const std::string& name, bool fails) {
+      return std::make_shared<Tape::EndOfPass>([&told, name, fails](bool) {
+        told += name;
+        NANOFSDP_CHECK(!fails, .what = name, .expected = "no error", .got = "one");
+      });
+    };
+    const auto a = callback("a", true), b = callback("b", false), c = callback("c", true);
+    tape.begin(true);
+    for (const auto& each : {a, b, c}) tape.at_end(each);
+    expect_error<Error>([&] { backward ? tape.end_backward() : tape.end(); }, "a: expected");
+    EXPECT_EQ(told, "abc");
+    EXPECT_FALSE(tape.knows(a));
+    tape.begin(true);
+    tape.end();
+    EXPECT_EQ(told, "abc");
+  }
+}
+
+// Each pass begins with no memory of the last one, even if no call has ended that.
+TEST(Tape, EndsAnEvaluationThatNobodyHasEnded) {
+  Context context;
+  Tape tape(context);
+  KeyValueCache cache(context, 4);
+  for (int i = 0; i < 5; ++i) {
+    i == 3 ? tape.begin_decoding(cache) : tape.begin(false);
+    EXPECT_EQ(tape.cache(), i == 3 ? &cache : nullptr);
+    tape.allocate({100});
+    const auto held = context.ledger.count(MemoryClass::activations).in_use;
+    EXPECT_LE(held, 448) << i;
+  }
+  tape.begin_decoding(cache);
+  tape.end();
+  EXPECT_EQ(tape.cache(), nullptr);
 }
 
 TEST(Tape, KeepsNothingInAnEvaluation) {
