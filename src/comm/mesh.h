@@ -30,11 +30,14 @@ namespace nanofsdp::comm {
 /// which has the shard groups and the replicate groups that this page describes. The model sends
 /// what its layers need over tensor(). These rules hold for what the group must share:
 ///
-/// - **Parameters.** Each rank may have a part of a parameter; then Parameter::part says which. All
-///   other parameters are replicated: they have the same values on all ranks of a tensor group.
+/// - **Parameters.** Each rank may have a part of a parameter; then Parameter::part says which, and
+///   there are as many parts as ranks. All other parameters are replicated: they have the same
+///   values on all ranks of a tensor group.
 /// - **Gradients.** Backward must leave equal gradients of a replicated parameter on all ranks of a
 ///   tensor group. FSDP does not send them. If the backward of a layer has only a part of such a
 ///   gradient, the layer adds the parts up over tensor().
+/// - **Dropout** between layers must drop the same elements on all ranks of a tensor group. Give
+///   Tape::begin() a key for that: without one, each rank has its own masks.
 /// - **The norm** counts each element of the whole model once (fsdp/grad_norm.h).
 /// - **The loss** is the same on all ranks of a tensor group. A sum over world() counts it once.
 ///

@@ -30,22 +30,26 @@ Options settled(Options options, comm::Mesh& mesh) {
 
 // Gives all ranks the values of rank 0. Other ranks, and rank 0 too, may have shapes without
 // values.
-std::vector<Buffer> broadcast(Context& context, comm::Communicator& world,
+std::vector<Buffer> broadcast(Context& context, comm::Mesh& mesh,
                               std::span<nn::Parameter* const> parameters) {
   Stream& stream = *context.compute;
   std::vector<Buffer> received;
-  for (nn::Parameter* p : parameters) {
+  std::vector<Tensor> values;
+  for (const nn::Parameter* p : parameters) {
     const std::int64_t n = p->shape.numel();
     received.push_back(context.buffer(MemoryClass::unsharded_parameters, n + 1));
     // The last element says whether rank 0 has values for this parameter.
     const Tensor all = received.back().tensor({n + 1}), last = all.slice(n, 1);
-    if (world.rank() == 0 && !p->data.empty()) {
+    if (mesh.world().rank() == 0 && !p->data.empty()) {
       transfer(stream, p->data, all.slice(0, n));
       ops::fill(stream, {.x = last, .value = 1});
     }
-    stream.wait(world.broadcast(stream, all, 0, {.unit = p->name, .control = true}));
-    p->data = item<float>(stream, last) == 1 ? all.slice(0, n).view(p->shape) : Tensor();
+    const comm::Call call{.unit = p->name, .control = true};
+    stream.wait(mesh.world().broadcast(stream, all, 0, call));
+    if (p->part.ranks == 1) stream.wait(mesh.tensor().broadcast(stream, all, 0, call));
+    values.push_back(item<float>(stream, last) == 1 ? all.slice(0, n).view(p->shape) : Tensor());
   }
+  for (std::size_t i = 0; i < values.size(); ++i) parameters[i]->data = values[i];
   return received;
 }
 
@@ -81,6 +85,12 @@ void ShardedModel::make_units() {
     for (const nn::Parameter* p : module.parameters) {
       NANOFSDP_CHECK(!p->sharded, .what = p->name, .expected = "a parameter of no sharded model",
                      .got = "one that is sharded", .hint = "shard once, by one wrap_policy");
+      NANOFSDP_CHECK_SHAPE(p->data.empty() || p->data.shape() == p->shape,
+                           .what = "values of " + p->name, .expected = p->shape.str(),
+                           .got = p->data.shape().str());
+      NANOFSDP_CHECK(p->part.ranks == 1 || p->part.ranks == mesh_.tensor().size(), .what = p->name,
+                     .expected = "parts for " + std::to_string(mesh_.tensor().size()) + " ranks",
+                     .got = std::to_string(p->part.ranks), .hint = "as many as a tensor group has");
       NANOFSDP_CHECK(!p->requires_grad || p->dtype == DType::float32,
                      .what = p->name + ", which trains", .expected = "float32",
                      .got = std::string(nanofsdp::name_of(p->dtype)));
@@ -88,8 +98,7 @@ void ShardedModel::make_units() {
   }
   for (WrappedModule& module : wrapped) {
     std::vector<Buffer> received;  // keeps the values until the unit has copied its part
-    if (options_.sync_module_states)
-      received = broadcast(context_, mesh_.world(), module.parameters);
+    if (options_.sync_module_states) received = broadcast(context_, mesh_, module.parameters);
     Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.forward_index)];
     turn = &units_.emplace_back(context_, mesh_, unit_options_[units_.size()], std::move(module),
                                 whole_parameters_, whole_gradients_);

@@ -47,8 +47,9 @@ class ShardedModel {
   /// Shards the model and attaches to its hooks. On one rank nothing is sharded, whatever the
   /// strategy. Parameters that have values keep them, until deferred_init draws others.
   /// @param context, model, mesh must outlive this object
-  /// @throws Error if a parameter is sharded already, or if the mesh has groups and the strategy
-  ///         does not use groups
+  /// @throws Error if a parameter is sharded already, has values of another shape (ShapeError), or
+  ///         is a part for which the mesh has no tensor group; or if the mesh has groups and the
+  ///         strategy does not use groups
   ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh, const Options& options);
   /// Afterwards the model has no values, so save them before. It keeps the user's hooks. If an
   /// exception destroys the model, this rank leaves the collectives of its mesh: the other ranks
@@ -87,7 +88,9 @@ class ShardedModel {
   // two passes, and in the same way on all ranks. They throw an Error if the module is not a unit.
 
   /// Switches gradient synchronisation on or off. While it is off, backward adds up whole
-  /// gradients. The first backward after it is on again reduces them.
+  /// gradients. The first backward after it is on again reduces them. Do not step before that: the
+  /// optimizer would find no gradients, or under a strategy that shards gradients the zeros of
+  /// zero_grad(false).
   void set_requires_gradient_sync(bool on, const nn::Module* module = nullptr) {
     for (Unit& unit : units(module)) unit.requires_gradient_sync = on;
   }
@@ -127,7 +130,7 @@ class ShardedModel {
   /// Forgets all gradients. Call it before the first micro-step of each step. Without it the last
   /// step's gradients stay in the sum, as in PyTorch; if the strategy cannot add to them, backward
   /// throws. It also forgets the gradients of a backward that was given up half-way.
-  /// @throws Error in the middle of a pass
+  /// @throws Error while a forward or a backward of the model runs
   void zero_grad(bool set_to_none = true) {
     for (const Unit& unit : units_) unit.require_at_rest("zero_grad", /*or_under_way=*/true);
     for (Unit& unit : units_) unit.zero_grad(set_to_none);

@@ -33,7 +33,8 @@ struct Options {
   std::int64_t alignment = 4;
   bool poison = false;  ///< fill the memory of discarded parameters with NaN
   bool pool = true;     ///< if false, every unit has a slot of its own
-  /// Send rank 0's values to all ranks, whose parameters may have no values. Collective.
+  /// Send rank 0's values to all ranks, whose parameters may have no values. In the tensor group of
+  /// rank 0, each rank sends its own parts to the ranks that have the same parts. Collective.
   bool sync_module_states = false;
   WrapPolicy wrap_policy{};  ///< decides which modules become units
 

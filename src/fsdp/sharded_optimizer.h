@@ -22,7 +22,7 @@ namespace nanofsdp::fsdp {
 ///       void update(Stream& stream, const Update& u) override { ... u.state[0] ... }
 ///     };
 ///
-/// The optimizer does not update a frozen parameter, and remembers nothing for it. If no rank has
+/// The optimizer does not update a parameter that was frozen before its backward. If no rank has
 /// had a gradient of a parameter since zero_grad, the parameter stays as it is, and its count of
 /// steps does not grow. PyTorch's optimizers treat a `grad` of `None` in the same way.
 

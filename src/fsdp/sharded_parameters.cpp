@@ -1,5 +1,7 @@
 #include "fsdp/sharded_parameters.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -29,10 +31,6 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
       trains_(!parameters_.empty() && parameters_[0]->requires_grad),
       fingerprints_(parameters_.size()),
       had_gradient_(parameters_.size()) {
-  for (const nn::Parameter* p : parameters_)
-    NANOFSDP_CHECK_SHAPE(p->data.empty() || p->data.shape() == p->shape,
-                         .what = "values of " + p->name, .expected = p->shape.str(),
-                         .got = p->data.shape().str());
   const DType dtype = parameters_.empty() ? DType::float32 : parameters_[0]->dtype;
   stored_parameters_ = store_as(MemoryClass::parameter_shards, at_rest.parameters, dtype);
   if (trains()) stored_gradients_ = store_as(MemoryClass::gradient_shards, at_rest.gradients);
@@ -82,6 +80,7 @@ Tensor ShardedParameters::shards_to_gather(Stream& stream, comm::Communicator& r
     replicas.all_gather(across, parameter_shard(), parameter_storage(), {.unit = unit});
     stream.wait(across.record());
   }
+  stream.wait(written_);
   return at_rest_.parameters ? parameter_storage() : parameter_shard();
 }
 //! [shards_to_gather]
@@ -170,8 +169,14 @@ void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            stored.slice(piece.in_shard.begin, piece.in_shard.size()));
   written(/*all=*/false);
-  const std::string who = parameters_[i]->name + given.shape().str();
-  fingerprints_[i] = nanofsdp::fingerprint(whole, nanofsdp::fingerprint(who));
+  fingerprints_[i] = nanofsdp::fingerprint(whole);
+}
+
+std::uint64_t ShardedParameters::fingerprint(std::size_t i) const {
+  const nn::Parameter& p = *parameters_[i];
+  return nanofsdp::fingerprint(fmt::format(
+      "{}{} {} at {} of {}, {}: {}", p.name, p.shape.str(), name_of(dtype()),
+      layout_.in_whole(i).begin, layout_.shard_numel(), trains_, fingerprints_[i].value_or(0)));
 }
 
 }  // namespace nanofsdp::fsdp

@@ -60,7 +60,7 @@ class ShardedParameters {
   ///        reads is sharded, or nothing
   /// @param stored_shards how many neighbouring shards the rank stores of memory that is sharded:
   ///        1, or one for each replica
-  /// @throws ShapeError if one of the parameters has values of another shape
+  /// @throws ShapeError if one of the parameters has values of another number
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                     int world_size, const Sharding& at_rest, std::int64_t alignment,
                     LayoutKind kind = LayoutKind::flat, int stored_shards = 1);
@@ -91,8 +91,9 @@ class ShardedParameters {
   Tensor parameter_shard() const { return shard_of(stored_parameters_); }
   /// The gradients of the same elements.
   Tensor gradient_shard() const { return shard_of(stored_gradients_); }
-  /// The shards that this rank sends to its group. If it stores shards of other replicas, which
-  /// were written since the last call, then `stream` waits until they are received.
+  /// The shards that this rank sends to its group. `stream` waits until they are written; and if it
+  /// stores shards of other replicas, which were written since the last call, until they are
+  /// received.
   Tensor shards_to_gather(Stream& stream, comm::Communicator& replicas, const std::string& unit);
   /// The kinds of memory that this rank stores only a shard of.
   const Sharding& at_rest() const { return at_rest_; }
@@ -141,10 +142,10 @@ class ShardedParameters {
   std::int64_t version() const { return version_; }  ///< how often the parameters were written
   /// Whether parameter `i` has a value. One without elements needs none.
   bool has_value(std::size_t i) const { return fingerprints_[i] || layout_.in_whole(i).empty(); }
-  /// The fingerprint of the name and the shape of parameter `i`, and of the values that store() was
-  /// last given for it; 0 if all parameters were written since. It is equal on ranks that were
-  /// given equal values.
-  std::uint64_t fingerprint(std::size_t i) const { return fingerprints_[i].value_or(0); }
+  /// The fingerprint of all that must be equal on all ranks: the name, shape and dtype of parameter
+  /// `i`, its place in the row, the size of a shard, whether the row trains, and the values that
+  /// store() was last given. (They do not count if all parameters were written since.)
+  std::uint64_t fingerprint(std::size_t i) const;
 
  private:
   // Parameters, or gradients.

@@ -8,7 +8,6 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
     unit.require_initialised();
   }
   agree_on_values();
-  context_.gather->wait(context_.compute->record());
   for (Unit& unit : units_) {
     const bool exact = unit.precision().param_dtype == DType::float32;
     if (exact) unit.unshard(Purpose::evaluation), unit.wait_until_unsharded();

@@ -53,7 +53,8 @@ void Unit::advance(State from, State to, const char* verb) {
 //! [unshard]
 void Unit::unshard(Purpose purpose) {
   const bool asked_before = state_ == State::gathering || state_ == State::unsharded;
-  if (asked_before) return context_.tracer.issue("u." + name());
+  if (asked_before && parameters_.are_fresh()) return context_.tracer.issue("u." + name());
+  if (asked_before) end_of_use(/*keep=*/false);  // a shard was written after the all-gather
   require_initialised();
   advance(State::sharded, State::gathering, "unshard");
   if (parameters_.are_fresh()) return context_.tracer.issue("u." + name());
@@ -105,7 +106,6 @@ void Unit::reduce_gradients(bool last_micro_step) {
 
 void Unit::gather(Purpose purpose) {
   Stream& stream = *context_.gather;
-  if (passes == 0) stream.wait(context_.compute->record());  // the shards have been written
   parameters_.take(stream);
   const bool sends = parameters_.needs_all_gather();
   context_.tracer.issue((sends ? "U." : "u.") + name());

@@ -45,7 +45,7 @@ struct UnitOptions {
 /// the unit.
 struct WrappedModule {
   nn::Module* module = nullptr;  ///< the unit's module; of a group, the first one
-  std::string name;  ///< its path, "transformer.h.0", or its group; the root's is "root"
+  std::string name;  ///< its path, "transformer.h.0", or its group; the root's path is "root"
   /// The parameters of its subtree, or of those of the group, that belong to no unit inside it.
   std::vector<nn::Parameter*> parameters{};
   int depth = 0;          ///< how many units lie around it; 0 for the root

@@ -62,7 +62,8 @@ struct Parameter {
   Tensor data;
 
   /// The gradient, to look at. It is float32 and has the shape of `data`, unless the strategy
-  /// shards only one of the two. It is empty if the parameter gets no gradient.
+  /// shards only one of the two, or the parameter was rounded. It is empty if the parameter gets no
+  /// gradient. Under FSDP it shows the last gradients that were reduced.
   Tensor grad() const { return grad_; }
 
   /// The gradient, for a backward that adds to it; empty if the parameter is frozen. The call says

@@ -178,6 +178,51 @@ TEST(Ranks, AgreeOnTheStrategy) {
   }
 }
 
+// Ranks that cut a model in other ways, or train other parts of it, would mix its parameters up.
+TEST(Ranks, AgreeOnWhatIsCutAndTrained) {
+  const auto expect_disagreement = [](const Sharding& sharding, const auto& prepare) {
+    SCOPED_TRACE(sharding.name);
+    const int ranks = sharding.replicates ? 4 : 2;
+    testing::run_ranks(Backend::local, ranks, [&](Context& context, auto world) {
+      comm::Mesh mesh(std::move(world), ranks == 4 ? 2 : 0);
+      testing::CallerLayer model;
+      const std::vector<nn::Parameter*> parameters = model.named_parameters();
+      Options options{.strategy = sharding.strategy};
+      if (context.rank == 1) prepare(options, parameters);
+      ShardedModel sharded(context, model, mesh, options);
+      Generator generator(1);
+      deferred_init(context, sharded.units(), generator);
+      expect_error<comm::CommError>([&] { testing::whole_weights(sharded); }, "ranks disagree on");
+    });
+  };
+  using All = std::vector<nn::Parameter*>;
+  for (const Sharding& sharding : kShardings) {
+    expect_disagreement(sharding, [](Options& options, const All&) { options.alignment = 16; });
+    for (const std::size_t i : {0, 1}) {
+      expect_disagreement(sharding,
+                          [&](Options&, const All& all) { all[i]->requires_grad = false; });
+    }
+  }
+}
+
+TEST(Ranks, AgreeOnTheDtypesOfWhatIsFrozen) {
+  for (const Sharding& sharding : kShardings) {
+    if (sharding.replicates) continue;
+    SCOPED_TRACE(sharding.name);
+    testing::run_ranks(Backend::local, 2, [&](Context& context, auto world) {
+      comm::Mesh mesh(std::move(world));
+      testing::CallerLayer model;
+      nn::Parameter& bias = *model.named_parameters()[1];
+      bias.requires_grad = false;
+      if (context.rank == 1) bias.dtype = DType::bfloat16;
+      ShardedModel sharded(context, model, mesh, {.strategy = sharding.strategy});
+      Generator generator(1);
+      deferred_init(context, sharded.units(), generator);
+      expect_error<comm::CommError>([&] { testing::whole_weights(sharded); }, "ranks disagree on");
+    });
+  }
+}
+
 // The last values that a rank was given count, whether training has begun or not.
 TEST(Ranks, AgreeOnTheLastValues) {
   for_all_shardings([](const CallerOptions& options) {

@@ -42,12 +42,18 @@ std::vector<float> weights(Caller& c) {
   return all;
 }
 
-// When a user calls unshard() after a step, the unit shows the weights after that step.
+// When a user calls unshard() after a step, the unit shows the weights after that step. An
+// evaluation that no call has ended changes nothing.
 TEST(LateCompute, OrdersWhatAUserUnshards) {
   for_all_shardings([](const CallerOptions& options) {
     run(options, true, [](Caller& c) {
-      for (int step = 0; step < 3; ++step) {
+      nn::Tape other(c.context);
+      Owned<float> x = testing::random_tensor({1, testing::kCallerWidth}, 9);
+      for (int step = 0; step < 4; ++step) {
         c.sharded.zero_grad();
+        other.begin(false);
+        c.sharded.forward(other, x);
+        if (step % 2 == 0) other.end();
         c.pass();
         c.step();
         std::vector<float> all, room;

@@ -272,29 +272,5 @@ TEST(TensorGroups, LeaveTheOrderAsItIs) {
   }
 }
 
-// A replicated parameter has the same values on all ranks of a tensor group. If not, it is refused.
-TEST(TensorGroups, RefuseReplicatedParametersThatDiffer) {
-  for (const bool is_part : {true, false}) {
-    testing::run_ranks(Backend::local, 4, [&](Context& context, auto world) {
-      comm::Mesh mesh(std::move(world), 0, 0, /*tensor_size=*/2);
-      Model model;
-      std::vector<float> values(3, static_cast<float>(mesh.tensor().rank()));
-      model.first.add_parameter("p", {3},
-                                is_part ? nn::Part{0, mesh.tensor().rank(), 2} : nn::Part{});
-      model.first.parameters[0]->data = Tensor(values.data(), {3});
-      ShardedModel sharded(context, model, mesh, {.wrap_policy = is_a<Layer>});
-      nn::Tape tape(context);
-      tape.begin(/*training=*/false);
-      const auto forward = [&] { sharded.forward(tape, Tensor(values.data(), {3})); };
-      if (is_part) {
-        forward();
-      } else {
-        testing::expect_error<comm::CommError>(forward, "first values");
-      }
-      tape.end();
-    });
-  }
-}
-
 }  // namespace
 }  // namespace nanofsdp::fsdp::tensor_test

@@ -162,13 +162,16 @@ TEST(FirstValues, HaveTheShapeOfTheirParameter) {
     nn::Parameter& wrong = *parameters[2];
     const Tensor given = wrong.data;
     for (const Shape& shape : {Shape{3}, Shape{given.numel()}, Shape{1, given.numel()}}) {
-      wrong.data = Tensor(rank.memory[2].data(), shape);
-      expect_error<ShapeError>([&] { rank.shard(); }, "values of " + wrong.name);
-      EXPECT_FALSE(wrong.sharded);
+      for (const bool sync : {false, true}) {
+        wrong.data = Tensor(rank.memory[2].data(), shape);
+        expect_error<ShapeError>([&] { rank.shard(sync); }, "values of " + wrong.name);
+        for (std::size_t i = 0; i < 4; ++i) {
+          EXPECT_EQ(parameters[i]->data.raw(), rank.memory[i].data());
+          EXPECT_FALSE(parameters[i]->sharded);
+        }
+      }
     }
     wrong.data = given;
-    parameters[0]->data = Tensor(rank.memory[0].data(), parameters[0]->shape);
-    parameters[1]->data = Tensor(rank.memory[1].data(), parameters[1]->shape);
     rank.shard();
     const std::vector<float> three(3);
     expect_error<ShapeError>([&] { rank.sharded->rows()[0]->store(0, three); }, "values of ");
