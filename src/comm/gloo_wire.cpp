@@ -157,13 +157,22 @@ GlooWire::Message::~Message() {
 void GlooWire::Message::wait() {
   Peers& peers = wire_.peers_;
   Patience patience(peers.run->timeout);
-  for (bool done = false; !done;) {
-    const std::string complaint = complaint_of([&] {
+  std::string complaint;
+  const auto arrives = [&] {
+    bool done = false;
+    complaint = complaint_of([&] {
       done = way_ == Way::send ? buffer_->waitSend(nullptr, 24h) : buffer_->waitRecv(nullptr, 24h);
     });
-    if (!done) peers.check();
+    return done;
+  };
+  while (!arrives()) {
+    peers.check();
     if (!complaint.empty()) throw peers.failure({peer_}, /*timed_out=*/false, complaint);
-    if (!done && peers.run->ends(patience)) throw peers.failure({peer_}, /*timed_out=*/true, "");
+    if (!peers.run->ends(patience)) continue;
+    // It may arrive while other ranks are asked. Only the second wait tells, for the first one has
+    // been woken meanwhile.
+    if (!arrives() && !arrives()) throw peers.failure({peer_}, /*timed_out=*/true, "");
+    return;
   }
 }
 

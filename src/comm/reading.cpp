@@ -197,7 +197,9 @@ class ReadingGroup final : public Group {
     const auto begin = Clock::now();
     while (!is_reached(seen = count_)) {
       const bool failed = (seen & kFailed) != 0;
-      if (!even_if_failed && (failed || peers_.run->ends(patience))) {
+      // A rank may come while the others answer the roll call.
+      const auto in_vain = [&] { return peers_.run->ends(patience) && !is_reached(count_); };
+      if (!even_if_failed && (failed || in_vain())) {
         const CommError error = failure(/*timed_out=*/!failed);
         // If all threads have come meanwhile, they may be reading, and the call has not failed.
         if (memory_ != nullptr || !is_reached(count_ |= kFailed)) throw error;

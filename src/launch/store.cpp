@@ -140,7 +140,9 @@ std::string Store::roll_call() {
 milliseconds Store::idle() {
   milliseconds idle = 2 * Patience::kLongest;
   if (size() == 1) return idle;
+  std::unique_lock lock(mutex_);  // another thread may be taking the answer to its own roll call
   idle_ = -1ms;
+  lock.unlock();
   say({.kind = Kind::roll_call});
   if (!wait(3s, [&] { return (idle = idle_) >= 0ms; })) lost("rank 0 was lost: it does not answer");
   return loss(0ms).empty() ? idle : 2 * Patience::kLongest;

@@ -129,6 +129,32 @@ TEST_P(Waiting, ForOneThatWorksAndStopsEndsInTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
 }
 
+// Before rank 0 gives up, it asks the others whether they work alone. Rank 2 answers late, and rank
+// 1 comes meanwhile. Then no rank has failed.
+TEST_P(Waiting, ForOneThatComesWhileOthersAreAskedIsNotInVain) {
+  if (GetParam() == Backend::local) GTEST_SKIP() << "a thread does not stop alone";
+  const TemporaryDirectory directory;
+  run_ranks(
+      GetParam(), 3,
+      [&](Context& context, Communicator& world) {
+        if (context.rank == 2) directory.write("pid", std::to_string(getpid()));
+        const auto pair = world.split(context.rank == 2 ? 1 : 0);
+        world.barrier(*context.compute).synchronize();
+        if (context.rank == 1) {
+          pid_t other = 0;
+          std::ifstream(directory.file("pid")) >> other;
+          std::this_thread::sleep_for(300ms);
+          kill(other, SIGSTOP);
+          std::this_thread::sleep_for(500ms);
+          std::thread([=] { std::this_thread::sleep_for(250ms), kill(other, SIGCONT); }).detach();
+        }
+        if (context.rank < 2) pair->barrier(*context.compute, {.unit = "late"}).synchronize();
+        if (context.rank == 1) std::this_thread::sleep_for(300ms);
+        world.barrier(*context.compute, {.unit = "next"}).synchronize();
+      },
+      kImpatient);
+}
+
 // Each rank tells its own calls, whatever it learns of the other meanwhile. The order depends on
 // time, so there are several rounds.
 TEST_P(Waiting, InVainIsToldByEveryRankWithItsCalls) {
