@@ -51,7 +51,7 @@ void remove_checkpoint(const fs::path& checkpoint) {
 // were none.
 fs::path rotate(const fs::path& out_dir) {
   fs::path aside;
-  if (fs::exists(current(out_dir))) {
+  if (fs::exists(fs::symlink_status(current(out_dir)))) {  // also a link that leads nowhere
     remove_checkpoint(previous(out_dir));
     aside = set_aside(out_dir, {previous(out_dir).filename()});
     fs::rename(current(out_dir), previous(out_dir));
@@ -147,20 +147,25 @@ std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::Sharde
     return std::nullopt;
   }
   fs::path aside;
-  //! [write]
-  auto records = together(model, kSaves, [&](FileRecord& mine) {
-    if (rank >= files) return;
-    mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute, slices);
-  });
-  records.resize(files);  // replicas have written nothing
-  together(model, kSaves, [&](FileRecord&) {
-    if (rank > 0) return;
-    write_new_file(directory / kManifest, write_manifest({.optimizer_steps = optimizer.steps(),
-                                                          .metadata = metadata,
-                                                          .files = records}));
-    aside = rotate(out_dir);
-  });
-  //! [write]
+  try {
+    //! [write]
+    auto records = together(model, kSaves, [&](FileRecord& mine) {
+      if (rank >= files) return;
+      mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute, slices);
+    });
+    records.resize(files);  // replicas have written nothing
+    together(model, kSaves, [&](FileRecord&) {
+      if (rank > 0) return;
+      write_new_file(directory / kManifest, write_manifest({.optimizer_steps = optimizer.steps(),
+                                                            .metadata = metadata,
+                                                            .files = records}));
+      aside = rotate(out_dir);
+    });
+    //! [write]
+  } catch (const UsageError&) {  // a disk is full, perhaps with files that the other ranks wrote
+    if (rank == 0 && !is_whole(directory)) remove_checkpoint(directory);
+    throw;
+  }
   return aside;
 }
 
@@ -175,12 +180,22 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
   const std::vector<StateSlice> slices = slices_to_load(model.units(), optimizer);
   for (comm::Communicator* ranks : {&mesh.tensor(), &mesh.world()})
     comm::require_agreement(*ranks, *context.compute, "checkpoint", manifest.fingerprint,
-                            "all ranks must see the same --out_dir");
+                            "all ranks must see the same --out_dir, in which no run saves now");
+  const auto require_same = [&] {
+    NANOFSDP_REFUSE_IF(read_manifest(out_dir).fingerprint != manifest.fingerprint,
+                       .what = "checkpoint '" + directory.string() + "'",
+                       .got = "another one, which a run has saved meanwhile",
+                       .hint = "start again");
+  };
   const std::size_t files = manifest.files.size();
   together(model, kLoads, [&](FileRecord&) {
-    for (auto f = static_cast<std::size_t>(rank_of(mesh)); f < files;
-         f += static_cast<std::size_t>(ranks_of(mesh))) {
-      verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
+    try {
+      for (auto f = static_cast<std::size_t>(rank_of(mesh)); f < files;
+           f += static_cast<std::size_t>(ranks_of(mesh)))
+        verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
+    } catch (const UsageError&) {
+      require_same();  // or else the file is damaged
+      throw;
     }
   });  // now every rank knows that all files are good, before it uses one
   for (const bool writes : {false, true})  // no rank writes before all have found all
@@ -188,10 +203,7 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
       read_rank_files(directory, files, *context.compute, infos_of(model), slices,
                       manifest.optimizer_steps, writes);
       if (writes) finish_loading(model.units(), optimizer, manifest.optimizer_steps);
-      NANOFSDP_REFUSE_IF(read_manifest(out_dir).fingerprint != manifest.fingerprint,
-                         .what = "checkpoint '" + directory.string() + "'",
-                         .got = "another one, which a run has saved meanwhile",
-                         .hint = "start again");
+      require_same();
     });  // no rank trains before all have loaded
   return manifest.metadata;
 }

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/checkpoints.h"
@@ -132,6 +134,38 @@ TEST(CheckpointDamage, RanksMustSeeTheSame) {
     EXPECT_FALSE(save_checkpoint(out_dir, t.sharded, t.optimizer));
   });
   EXPECT_TRUE(tree(directory.file("c")).empty());
+}
+
+// A run saves while others load its checkpoint. They have one of the two, or are told what
+// happened. The advice for damaged files would move the directories of a run that is well.
+TEST(CheckpointDamage, IsNotWhatARunSavesMeanwhile) {
+  const TemporaryDirectory directory;
+  const std::string a = directory.file("a"), b = directory.file("b"), o = directory.file("o");
+  const std::vector<State> states = {save_after(1, a, 2), save_after(2, b, 2)};
+  int told = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    fs::remove_all(o);
+    fs::create_directory(o);
+    fs::copy(a + "/checkpoint", o + "/checkpoint");
+    fs::copy(b + "/checkpoint", o + "/checkpoint.new");
+    fs::rename(o + "/checkpoint.new/manifest.json", o + "/manifest");
+    std::thread run([&] {  // it ends a save
+      std::this_thread::sleep_for(std::chrono::microseconds(20 * trial));
+      fs::rename(o + "/manifest", o + "/checkpoint.new/manifest.json");
+      fs::rename(o + "/checkpoint", o + "/checkpoint.previous");
+      fs::rename(o + "/checkpoint.new", o + "/checkpoint");
+    });
+    try {
+      EXPECT_EQ(std::ranges::count(states, load_at(2, o)), 1);
+    } catch (const RankError& error) {
+      const std::string what = error.what();
+      const bool says = what.find("saved meanwhile") != what.npos;
+      EXPECT_TRUE(says || what.find("in which no run saves now") != what.npos) << what;
+      ++told;
+    }
+    run.join();
+  }
+  EXPECT_LT(told, 200);
 }
 
 }  // namespace

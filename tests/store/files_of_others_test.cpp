@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include <sys/resource.h>
 
 #include "store/checkpoint.h"
 #include "support/checkpoints.h"
@@ -74,6 +77,42 @@ TEST(Checkpoint, ThatIsALinkKeepsWhatItLeadsTo) {
     EXPECT_TRUE(tree(archive) == before) << place;
     EXPECT_EQ(load_at(2, archive), archived);
   }
+}
+
+// The archive may be gone. Then the link is set aside as the previous checkpoint.
+TEST(Checkpoint, ThatIsALinkMayLeadNowhere) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o");
+  fs::create_directory(o);
+  fs::create_directory_symlink(directory.file("gone"), o + "/checkpoint");
+  for (const std::int64_t steps : {1, 2, 3}) {
+    const State saved = save_after(steps, o, 2);
+    EXPECT_EQ(load_at(2, o), saved);
+    EXPECT_EQ(fs::is_symlink(o + "/checkpoint.previous"), steps == 1);
+  }
+}
+
+// A disk that is full needs no files of a checkpoint that is not whole.
+TEST(Checkpoint, ThatFindsNoRoomLeavesNothing) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o");
+  const State saved = save_after(1, o, 2);
+  const auto before = tree(o);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit small{100, old.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string error = usage_error([&] {
+    Context context;
+    TinyTraining t(context, comm::make_self(), {});
+    t.step(0);
+    save_checkpoint(o, t.sharded, t.optimizer, metadata_at(7));
+  });
+  setrlimit(RLIMIT_FSIZE, &old);
+  EXPECT_TRUE(one_line_with(error, {"File too large"})) << error;
+  EXPECT_TRUE(tree(o) == before);
+  EXPECT_EQ(load_at(2, o), saved);
 }
 
 // A save that was killed has left a file of ours under its temporary name.
