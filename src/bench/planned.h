@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "comm/run_ranks.h"
-#include "gpt/config.h"
 #include "nn/module.h"
 #include "plan/plan.h"
 #include "train/options.h"

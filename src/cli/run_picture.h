@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "base/json.h"
 #include "base/ledger.h"
 

@@ -4,7 +4,6 @@
 #include <deque>
 #include <vector>
 
-#include "base/cost.h"
 #include "plan/machine.h"
 #include "plan/simulated.h"
 

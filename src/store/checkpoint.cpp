@@ -118,14 +118,21 @@ fs::path checkpoint_path(const std::string& out_dir) {
 }
 
 Manifest read_manifest(const std::string& out_dir) {
-  const std::string path = (checkpoint_path(out_dir) / kManifest).string();
-  const std::string text =
-      read_file(path,
-                {.what = "checkpoint '" + path + "'",
-                 .expected = "one saved by `nanofsdp train --out_dir=" + out_dir + "`",
-                 .hint = remedy(out_dir)},
-                kLargestManifest);
-  return parse_manifest(text, path, remedy(out_dir));
+  const auto read = [&] {
+    const std::string path = (checkpoint_path(out_dir) / kManifest).string();
+    const std::string text =
+        read_file(path,
+                  {.what = "checkpoint '" + path + "'",
+                   .expected = "one saved by `nanofsdp train --out_dir=" + out_dir + "`",
+                   .hint = remedy(out_dir)},
+                  kLargestManifest);
+    return parse_manifest(text, path, remedy(out_dir));
+  };
+  try {
+    return read();
+  } catch (const UsageError&) {
+    return read();  // a run may have renamed its directory meanwhile
+  }
 }
 
 std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
@@ -181,29 +188,36 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
   for (comm::Communicator* ranks : {&mesh.tensor(), &mesh.world()})
     comm::require_agreement(*ranks, *context.compute, "checkpoint", manifest.fingerprint,
                             "all ranks must see the same --out_dir, in which no run saves now");
-  const auto require_same = [&] {
-    NANOFSDP_REFUSE_IF(read_manifest(out_dir).fingerprint != manifest.fingerprint,
-                       .what = "checkpoint '" + directory.string() + "'",
-                       .got = "another one, which a run has saved meanwhile",
-                       .hint = "start again");
+  // If the files are not as the manifest says, they may be those of a newer checkpoint.
+  const auto load = [&](const auto& work) {
+    const auto require_same = [&] {
+      NANOFSDP_REFUSE_IF(read_manifest(out_dir).fingerprint != manifest.fingerprint,
+                         .what = "checkpoint '" + directory.string() + "'",
+                         .got = "another one, which a run has saved meanwhile",
+                         .hint = "start again");
+    };
+    together(model, kLoads, [&](FileRecord&) {
+      try {
+        work();
+      } catch (const UsageError&) {
+        require_same();
+        throw;
+      }
+      require_same();
+    });
   };
   const std::size_t files = manifest.files.size();
-  together(model, kLoads, [&](FileRecord&) {
-    try {
-      for (auto f = static_cast<std::size_t>(rank_of(mesh)); f < files;
-           f += static_cast<std::size_t>(ranks_of(mesh)))
-        verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
-    } catch (const UsageError&) {
-      require_same();  // or else the file is damaged
-      throw;
+  load([&] {
+    for (auto f = static_cast<std::size_t>(rank_of(mesh)); f < files;
+         f += static_cast<std::size_t>(ranks_of(mesh))) {
+      verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
     }
   });  // now every rank knows that all files are good, before it uses one
   for (const bool writes : {false, true})  // no rank writes before all have found all
-    together(model, kLoads, [&](FileRecord&) {
+    load([&] {
       read_rank_files(directory, files, *context.compute, infos_of(model), slices,
                       manifest.optimizer_steps, writes);
       if (writes) finish_loading(model.units(), optimizer, manifest.optimizer_steps);
-      require_same();
     });  // no rank trains before all have loaded
   return manifest.metadata;
 }

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/tensor.h"
 #include "fsdp/layout.h"
 #include "nn/parameter.h"
 

@@ -5,7 +5,6 @@
 
 #include "base/rng.h"
 #include "fsdp/fully_shard.h"
-#include "nn/key_value_cache.h"
 #include "nn/tape.h"
 
 namespace nanofsdp::train {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/context.h"
-#include "base/rng.h"
 #include "comm/mesh.h"
 #include "data/dataset.h"
 #include "fsdp/adamw.h"

@@ -81,9 +81,8 @@ TEST(TensorGroups, HaveAPartForEachRank) {
       comm::Mesh mesh(std::move(world), 0, 0, tensor_size);
       Model model;
       model.first.add_parameter("p", {3}, nn::Part{0, context.rank % 2, 2});
-      testing::expect_error<Error>(
-          [&] { ShardedModel(context, model, mesh, {}); },
-          "first.p: expected a part for each of " + std::to_string(tensor_size));
+      testing::expect_error<Error>([&] { ShardedModel(context, model, mesh, {}); },
+                                   "first.p: expected parts for " + std::to_string(tensor_size));
     });
   }
 }
