@@ -131,8 +131,8 @@ void require_names(fsdp::ShardedModel& model, std::span<const std::string> state
       add_name(names, parameter->name);
       const auto& [dim, part, parts, groups] = parameter->part;
       const Shape& shape = parameter->shape;
-      NANOFSDP_CHECK(parts == 1 || (part == tensor.rank() && parts == tensor.size() && dim >= 0 &&
-                                    dim < shape.rank() && groups > 0 && shape[dim] % groups == 0),
+      NANOFSDP_CHECK(parts == 1 || (part == tensor.rank() && dim >= 0 && dim < shape.rank() &&
+                                    groups > 0 && shape[dim] % groups == 0),
                      .what = "parameter " + parameter->name,
                      .expected = fmt::format("part {} of {} of equal groups in a dimension",
                                              tensor.rank(), tensor.size()),

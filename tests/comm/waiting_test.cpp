@@ -52,7 +52,7 @@ TEST_P(Waiting, ForARankThatWorksAloneLastsAsLongAsItsWork) {
         std::vector<float> part(4, 1.0f), whole(12);
         for (int i = 0; i < 2; ++i) {
           if (context.rank == 1) {
-            const auto busy = world.busy("counts sheep");
+            const auto busy = world.busy(i == 0 ? "counts sheep" : "counts goats");
             const auto within = world.busy("counts lambs");
             std::this_thread::sleep_for(1500ms);
           }
@@ -63,8 +63,10 @@ TEST_P(Waiting, ForARankThatWorksAloneLastsAsLongAsItsWork) {
       kImpatient);
   const std::string said = ::testing::internal::GetCapturedStderr();
   if (GetParam() == Backend::local) return;
-  const std::string line = "nanofsdp: rank 1 counts sheep; the others wait for it\n";
-  EXPECT_EQ(said, line) << "once, however often they ask";
+  EXPECT_EQ(said,
+            "nanofsdp: rank 1 counts sheep; the others wait for it\n"
+            "nanofsdp: rank 1 counts goats; the others wait for it\n")
+      << "once, however often they ask";
 }
 
 // Rank 2 waits for rank 0, and rank 0 for rank 1.

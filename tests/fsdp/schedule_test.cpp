@@ -53,7 +53,9 @@ TEST(Schedule, OfForwardIsThatOfThePassBefore) {
               gathered.push_back(unit);
               unit->gathered_since_last_forward = true;
             }
-            schedule.begin_forward(*unit, 0);
+            const std::vector<Unit*> guess = schedule.begin_forward(*unit, 2);
+            const bool is_new = std::ranges::count(before, unit) == 0;
+            EXPECT_TRUE(!is_new || guess.empty()) << "the last pass did not use it";
           }
           if (!gathered.empty()) before = gathered;
         }

@@ -112,6 +112,17 @@ TEST(Cost, OfEmbeddingIsOfTheRowsLookedUp) {
                24);
 }
 
+// Each of the three sizes of a product may be the smallest one.
+TEST(Cost, OfMatmulNamesItsNarrowestSide) {
+  const auto narrowest = [](std::int64_t rows, std::int64_t in, std::int64_t out) {
+    return cost(MatmulForward{.x = of({rows, in}), .weight = of({out, in}), .y = of({rows, out})})
+        .narrowest;
+  };
+  EXPECT_EQ(narrowest(4, 9, 7), 4);
+  EXPECT_EQ(narrowest(9, 4, 7), 4);
+  EXPECT_EQ(narrowest(9, 7, 4), 4);
+}
+
 // The product is [2, 3] by [5, 3] transposed: 30 multiply-adds.
 TEST(Cost, OfMatmul) {
   const Tensor x = of({2, 3}), w = of({5, 3}), b = of({5}), y = of({2, 5});
