@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/context.h"
 #include "support/errors.h"
 
 namespace nanofsdp {
@@ -206,6 +207,15 @@ TEST(ParallelFor, CoversEveryIndexOnce) {
         }
       }
     }
+  }
+}
+
+// Computation and both kinds of communication have as many threads as the rank was given.
+TEST(Context, GivesItsThreadsToEachStream) {
+  for (const int threads : {1, 3}) {
+    Context context(0, 1, threads);
+    for (const Stream* stream : {context.compute.get(), context.gather.get(), context.reduce.get()})
+      EXPECT_EQ(stream->threads(), threads);
   }
 }
 

@@ -94,11 +94,10 @@ TEST(Tensor, ViewsTheSameElementsUnderAnotherShape) {
   const Tensor t = owner.view().view({2, 2, 6});
   EXPECT_EQ(t.raw(), owner.values.data());
   EXPECT_EQ(t.shape(), (Shape{2, 2, 6}));
-  expect_error<ShapeError>(
-      [&] {
-        t.view({5, 5});
-      },
-      "view of a tensor [2, 2, 6]: expected 24 elements, got [5, 5]");
+  for (const Shape& other : {Shape{5, 5}, Shape{23}, Shape{2, 2, 5}, Shape{0}, Shape{}})
+    expect_error<ShapeError>(
+        [&] { t.view(other); },
+        "view of a tensor [2, 2, 6]: expected 24 elements, got " + other.str());
 }
 
 TEST(Tensor, SlicesCountElementsOfItsType) {

@@ -141,6 +141,23 @@ TEST(LoadDataset, SaysWhyATextCannotBeRead) {
   EXPECT_TRUE(one_line_with(error_for(directory.write("e", "")), {"an empty text"}));
 }
 
+// The model's characters say what a token means. As many others would not do.
+TEST(LoadDataset, RefusesATextOfOtherCharacters) {
+  const TemporaryDirectory directory;
+  TextOptions o;
+  o.text = directory.write("mine.txt", std::string(90, 'a') + std::string(90, 'b'));
+  for (const char* chars : {"ab", ""}) {
+    o.chars = chars;
+    EXPECT_EQ(load_dataset(o, T).tokenizer().chars(), "ab");
+  }
+  for (const char* chars : {"ac", "abc", "b", "Ab"}) {
+    o.chars = chars;
+    const std::string error = usage_error([&] { load_dataset(o, T); });
+    EXPECT_TRUE(one_line_with(error, {"the characters of the model: '", chars, "got 'ab'"}))
+        << error;
+  }
+}
+
 TEST(LoadDataset, TellsTalesWithoutAnyFile) {
   const Dataset dataset = load_dataset({});
   EXPECT_EQ(dataset.name(), "tales");
