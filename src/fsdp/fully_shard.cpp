@@ -29,7 +29,7 @@ Options settled(Options options, comm::Mesh& mesh) {
 }
 
 // Gives all ranks the values of rank 0. Other ranks, and rank 0 too, may have shapes without
-// values.
+// values. If a collective fails, these parameters are as they were.
 std::vector<Buffer> broadcast(Context& context, comm::Mesh& mesh,
                               std::span<nn::Parameter* const> parameters) {
   Stream& stream = *context.compute;

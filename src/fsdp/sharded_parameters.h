@@ -142,9 +142,9 @@ class ShardedParameters {
   std::int64_t version() const { return version_; }  ///< how often the parameters were written
   /// Whether parameter `i` has a value. One without elements needs none.
   bool has_value(std::size_t i) const { return fingerprints_[i] || layout_.in_whole(i).empty(); }
-  /// The fingerprint of all that must be equal on all ranks: the name, shape and dtype of parameter
-  /// `i`, its place in the row, the size of a shard, whether the row trains, and the values that
-  /// store() was last given. (They do not count if all parameters were written since.)
+  /// The fingerprint of all that ranks of one world must have alike: the name, shape and dtype of
+  /// parameter `i`, its place in the row, the size of a shard, whether the row trains, and the
+  /// values that store() was last given. (They do not count if all parameters were written since.)
   std::uint64_t fingerprint(std::size_t i) const;
 
  private:
