@@ -9,13 +9,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/context.h"
 #include "cli/outputs.h"
 #include "cli/report.h"
-#include "cli/trace_file.h"
 #include "launch/launch.h"
-#include "ops/matmul.h"
-#include "train/trainer.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -26,14 +22,7 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
       std::make_shared<const data::Dataset>(data::load_dataset(options, options.block_size));
   if (rank == 0) require_outputs(options);
   return [options, dataset](Context& context, std::unique_ptr<comm::Communicator> world) {
-    if (!options.products.empty()) ops::take_fastest_products(*context.compute, options.products);
-    train::Trainer trainer(context, std::move(world), options, *dataset);
-    Report report(options, context, *dataset, trainer);
-    trainer.run(report);
-    if (options.eval_only) return;
-    report.finish();
-    if (options.sample > 0) report.sample(trainer.sample(options.sample));
-    if (!options.trace.empty()) write_trace(context, trainer.mesh(), options.trace);
+    train_and_report(context, std::move(world), options, *dataset);
   };
 }
 
