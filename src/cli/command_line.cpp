@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <numeric>
+#include <iterator>
 #include <span>
 #include <type_traits>
 
@@ -34,20 +34,14 @@ bool contains(const std::string& words, const std::string& word) {
   return (" " + words + " ").find(" " + word + " ") != std::string::npos;
 }
 
-/// Levenshtein's distance: how many characters must be inserted, removed or replaced to turn one
-/// text into the other.
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row.back();
+/// The number of letters that only one of two names has. A wrong letter counts twice, because each
+/// name has one that the other lacks.
+std::size_t unlike_letters(std::string a, std::string b) {
+  std::string unlike;
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  std::set_symmetric_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(unlike));
+  return unlike.size();
 }
 
 }  // namespace
@@ -165,7 +159,7 @@ std::string CommandLine::help(bool all) const {
 
 CommandLine::Option& CommandLine::find(const std::string& name, const std::string& place) {
   if (has(name)) return *std::ranges::find(options_, name, &Option::name);
-  const auto distance = [&](const Option& o) { return edit_distance(name.substr(0, 64), o.name); };
+  const auto distance = [&](const Option& o) { return unlike_letters(name, o.name); };
   const Option& nearest = *std::ranges::min_element(options_, {}, distance);
   const bool similar = distance(nearest) <= std::max<std::size_t>(2, name.size() / 3);
   NANOFSDP_REFUSE(.what = place + "unknown option --" + name,
