@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -55,7 +56,7 @@ CommandLine::CommandLine(std::string command, std::string refused)
 }
 
 void CommandLine::add(const std::string& name, std::string shown_default, Setter setter) {
-  if (!has(name)) options_.push_back({name, std::move(shown_default), std::move(setter)});
+  options_.try_emplace(name, Option{std::move(shown_default), std::move(setter)});
 }
 
 void CommandLine::add(const std::string& name, std::string& target) {
@@ -112,19 +113,19 @@ void CommandLine::note_idle(std::vector<std::string>& notes,
   std::vector<std::string> idle;  // "reason: options", for each reason that holds
   for (const auto& [holds, name] : reasons)
     if (holds) idle.push_back(words_of("idle", name));
-  for (const Option& option : options_) {
-    const auto found = std::ranges::find_if(idle, [&](const std::string& words) {
-      return contains(words.substr(words.find(':') + 1), option.name);
+  for (const auto& [name, option] : options_) {
+    const auto found = std::ranges::find_if(idle, [&, name = name](const std::string& words) {
+      return contains(words.substr(words.find(':') + 1), name);
     });
     if (option.place != "" || found == idle.end()) continue;
-    note(notes, option.name, option.value, found->substr(0, found->find(':')));
+    note(notes, name, option.value, found->substr(0, found->find(':')));
   }
 }
 
 std::map<std::string, std::string> CommandLine::settings(
     const std::vector<std::string>& leave_out) const {
   std::map<std::string, std::string> all;
-  for (const Option& option : options_) all[option.name] = option.value;
+  for (const auto& [name, option] : options_) all[name] = option.value;
   for (const std::string& name : leave_out) all.erase(name);
   return all;
 }
@@ -148,23 +149,24 @@ std::string CommandLine::help(bool all) const {
     std::string name = line.substr(0, line.find(' '));
     const std::string words = line.substr(std::min(name.size() + 2, line.size()));
     if (name.starts_with(command_ + ".")) name.erase(0, command_.size() + 1);
-    if (!has(name) || contains(refused_, name) || (!all && !contains(common_, name))) continue;
+    if (!options_.contains(name) || contains(refused_, name) || (!all && !contains(common_, name)))
+      continue;
     if (words != words_of("options", name)) continue;  // this command has other words for it
-    const Option& option = *std::ranges::find(options_, name, &Option::name);
-    text += std::exchange(heading, "") +
-            fmt::format("  {:<33} {}\n", fmt::format("--{}={}", name, option.value), words);
+    text +=
+        std::exchange(heading, "") +
+        fmt::format("  {:<33} {}\n", fmt::format("--{}={}", name, options_.at(name).value), words);
   }
   return all ? text : text + "\nMost runs need no others. --help=all lists all options.\n";
 }
 
 CommandLine::Option& CommandLine::find(const std::string& name, const std::string& place) {
-  if (has(name)) return *std::ranges::find(options_, name, &Option::name);
-  const auto distance = [&](const Option& o) { return unlike_letters(name, o.name); };
-  const Option& nearest = *std::ranges::min_element(options_, {}, distance);
-  const bool similar = distance(nearest) <= std::max<std::size_t>(2, name.size() / 3);
+  if (const auto found = options_.find(name); found != options_.end()) return found->second;
+  const auto distance = [&](const auto& other) { return unlike_letters(name, other.first); };
+  const auto nearest = std::ranges::min_element(options_, {}, distance);
+  const bool similar = distance(*nearest) <= std::max<std::size_t>(2, name.size() / 3);
   NANOFSDP_REFUSE(.what = place + "unknown option --" + name,
                   .hint =
-                      similar ? "did you mean --" + nearest.name + "?" : "--help=all lists them");
+                      similar ? "did you mean --" + nearest->first + "?" : "--help=all lists them");
 }
 
 void CommandLine::apply(const Option& option) try {
@@ -228,7 +230,7 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
     recipe_ = fmt::format("nanoGPT's defaults, and {}{}", *config,
                           file.imports ? " (its imports are passed over)" : "");
     for (const auto& [name, value, line] : file.settings) {
-      const bool is_default = line == 0, known = has(name);
+      const bool is_default = line == 0, known = options_.contains(name);
       if (!known && (is_default || file.helpers.contains(name))) continue;
       if (is_default && !completes) continue;
       const std::string place = fmt::format("{}:{}: ", *config, line);

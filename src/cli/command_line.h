@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -102,23 +101,19 @@ class CommandLine {
  private:
   static constexpr const char* kNanoGptsPlace = "nanoGPT's default: ";
   struct Option {
-    std::string name;
     std::string value;  // the default, until parse() has read another value
     Setter setter;
     // The place of the given value: "", or "path:line: " in a config file.
     std::optional<std::string> place{};
   };
 
-  bool has(const std::string& name) const {
-    return std::ranges::find(options_, name, &Option::name) != options_.end();
-  }
   Option& find(const std::string& name, const std::string& place = "");
   static void apply(const Option& option);
   std::string help(bool all) const;
 
   std::string command_, usage_, common_, refused_;
   std::string recipe_ = "nanoGPT's for a CPU, which its README gives";
-  std::vector<Option> options_;
+  std::map<std::string, Option> options_;
 };
 
 }  // namespace nanofsdp::cli
