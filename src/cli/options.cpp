@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "cli/option_kinds.h"
 #include "store/checkpoint.h"
 #include "train/model_file.h"

@@ -17,8 +17,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-double gib(double bytes) { return bytes / (1 << 30); }
-
 // The values of an option in a sweep, as words to type. For numbers they are 1, 2, 4 ... and the
 // option's own.
 Words values_of(const std::string& option, const PlanOptions& o) {

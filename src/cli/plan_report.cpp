@@ -20,8 +20,6 @@ using plan::Recompute;
 // More passes would need gigabytes of log.
 constexpr std::int64_t kMostPasses = 20'000;
 
-std::string gibibytes(double bytes) { return fmt::format("{:.2f} GiB", bytes / (1 << 30)); }
-
 // Kinds of changes that people try, as words with a blank before each. Later ones of a kind save
 // more memory, and cost more time. Some change nothing in a plan, or are refused beside it; then
 // they do not make it fit. The last four kinds need other code or more GPUs.
@@ -61,10 +59,9 @@ std::string beyond_fsdp(const ordered_json& plan, bool tensor_helps) {
                                ? "smaller units, or tensor parallelism"
                                : "more ranks, or offloading to the host";
   return fmt::format(
-      "  FSDP alone cannot: after all changes it is {}; the largest class, {}, has {}; what helps "
-      "is "
-      "{}\n",
-      gibibytes(plan["peak_bytes"]), most.key(), gibibytes(*most), help);
+      "  FSDP alone cannot: after all changes it is {:.2f} GiB; the largest class, {}, has {:.2f} "
+      "GiB; what helps is {}\n",
+      gib(plan["peak_bytes"]), most.key(), gib(*most), help);
 }
 
 }  // namespace
@@ -223,8 +220,8 @@ std::string what_would_fit(const PlanOptions& o) {
   }
   for (int left = 6; const auto& [speed, row] : offers)
     if (left-- > 0)
-      text += fmt::format(" {} would take {}, {:.4g} {}\n", row["typed"].get<std::string>(),
-                          gibibytes(row["peak_bytes"]), -speed,
+      text += fmt::format(" {} would take {:.2f} GiB, {:.4g} {}\n", row["typed"].get<std::string>(),
+                          gib(row["peak_bytes"]), -speed,
                           o.parameters > 0 ? "steps/s" : "tokens/s a rank");
   return text;
 }

@@ -10,6 +10,9 @@ namespace nanofsdp::cli {
 /// @file
 /// @brief Prints a plan, for people and for programs.
 
+/// Bytes in GiB.
+inline double gib(double bytes) { return bytes / (1 << 30); }
+
 /// Makes the plan that the options ask for, for the rank that has most rows.
 /// @param timed whether it has times, if the options name a machine
 plan::Plan plan_of(const PlanOptions& options, bool timed = true);
