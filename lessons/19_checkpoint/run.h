@@ -77,7 +77,8 @@ void for_each_piece(Training& t, const Use& use) {
 /// Whether the library would save the same bits.
 template <class File>
 bool is_the_librarys(Training& t, const File& file) {
-  const auto theirs = store::slices_to_save(t.state.sharded.units(), t.state.optimizer);
+  const auto theirs =
+      store::slices_of(t.state.sharded.units(), t.state.optimizer, store::Slices::to_save);
   return std::ranges::equal(file, theirs, [](const auto& a, const store::StateSlice& b) {
     return a.name == b.parameter.name && a.range == b.range && a.steps == *b.steps &&
            std::ranges::equal(a.values, b.tensors[0].second.span<float>()) &&

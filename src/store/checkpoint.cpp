@@ -84,7 +84,7 @@ bool all_see(const fs::path& directory, fsdp::ShardedModel& model) {
 // The slices that this rank saves. The first rank of a tensor group saves the parameters that all
 // its ranks have.
 std::vector<StateSlice> own_slices(fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer) {
-  std::vector<StateSlice> slices = slices_to_save(model.units(), optimizer);
+  std::vector<StateSlice> slices = slices_of(model.units(), optimizer, Slices::to_save);
   if (model.mesh().tensor().rank() > 0)
     std::erase_if(slices, [](const StateSlice& slice) { return slice.blocks.is_whole(); });
   return slices;
@@ -184,7 +184,7 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
   comm::Mesh& mesh = model.mesh();
   const fs::path directory = checkpoint_path(out_dir);
   require_names(model, optimizer.state_names());
-  const std::vector<StateSlice> slices = slices_to_load(model.units(), optimizer);
+  const std::vector<StateSlice> slices = slices_of(model.units(), optimizer, Slices::to_load);
   for (comm::Communicator* ranks : {&mesh.tensor(), &mesh.world()})
     comm::require_agreement(*ranks, *context.compute, "checkpoint", manifest.fingerprint,
                             "all ranks must see the same --out_dir, in which no run saves now");

@@ -5,16 +5,15 @@
 #include "base/check.h"
 
 namespace nanofsdp::store {
-namespace {
 
-// The slices of a rank, parameter by parameter: all elements that its optimizer updates, or its
-// shard alone.
 std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,
-                                  bool shard_alone) {
+                                  Slices purpose) {
+  const bool shard_alone = purpose == Slices::to_save;
   std::vector<StateSlice> slices;
   for (std::size_t u = 0; u < units.size(); ++u) {
     NANOFSDP_CHECK(optimizer.unit(u) == &units[u], .what = "checkpoint",
                    .expected = "an optimizer of all units of the model", .got = "another");
+    if (purpose == Slices::to_load) units[u].require_at_rest("loading of a checkpoint");
     for (const fsdp::ShardedParameters& row : units[u].rows()) {
       for (std::size_t i = 0; i < row.parameters().size(); ++i) {
         fsdp::Piece piece = row.owned(i);
@@ -40,19 +39,6 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
     }
   }
   return slices;
-}
-
-}  // namespace
-
-std::vector<StateSlice> slices_to_save(std::span<fsdp::Unit> units,
-                                       fsdp::ShardedOptimizer& optimizer) {
-  return slices_of(units, optimizer, /*shard_alone=*/true);
-}
-
-std::vector<StateSlice> slices_to_load(std::span<fsdp::Unit> units,
-                                       fsdp::ShardedOptimizer& optimizer) {
-  for (const fsdp::Unit& unit : units) unit.require_at_rest("loading of a checkpoint");
-  return slices_of(units, optimizer, /*shard_alone=*/false);
 }
 
 void finish_loading(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,

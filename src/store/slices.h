@@ -59,16 +59,15 @@ struct StateSlice {
   Blocks blocks{};                ///< the place of the part in the whole parameter
 };
 
-/// The slices that this rank saves.
-/// @param units whose state `optimizer` keeps
-std::vector<StateSlice> slices_to_save(std::span<fsdp::Unit> units,
-                                       fsdp::ShardedOptimizer& optimizer);
+/// The purpose for which a rank asks for its slices.
+enum class Slices { to_save, to_load };
 
-/// The slices that this rank loads, in place: all elements that its optimizer updates, which are a
-/// shard or whole parameters.
-/// @throws Error if a unit is not at rest
-std::vector<StateSlice> slices_to_load(std::span<fsdp::Unit> units,
-                                       fsdp::ShardedOptimizer& optimizer);
+/// The slices of this rank. It saves its shard alone. It loads, in place, all elements that its
+/// optimizer updates, which are a shard or whole parameters.
+/// @param units whose state `optimizer` keeps
+/// @throws Error if a rank loads and a unit is not at rest
+std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,
+                                  Slices purpose);
 
 /// Tells the units that their parameters have been overwritten, so whole copies of them are stale.
 /// @param steps that the optimizer has made

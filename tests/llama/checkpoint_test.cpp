@@ -27,7 +27,8 @@ using State = std::map<std::string, Kept>;  // state of the whole model
 void keep(Training& t, State& state) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  for (const store::StateSlice& slice : store::slices_to_save(t.sharded.units(), t.optimizer)) {
+  for (const store::StateSlice& slice :
+       store::slices_of(t.sharded.units(), t.optimizer, store::Slices::to_save)) {
     Kept& kept = state[slice.parameter.name];
     const auto put = [&](const Tensor& from, std::vector<float>& to) {
       to.resize(static_cast<std::size_t>(slice.parameter.numel()), NAN);

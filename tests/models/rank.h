@@ -267,7 +267,8 @@ class Rank {
       const std::span<const float> values = nanofsdp::on_host(*context_.compute, x, room);
       return std::vector<float>(values.begin(), values.end());
     };
-    for (const store::StateSlice& slice : store::slices_to_load(sharded_.units(), optimizer_)) {
+    for (const store::StateSlice& slice :
+         store::slices_of(sharded_.units(), optimizer_, store::Slices::to_load)) {
       Slice& mine = record_.slices.emplace_back();
       mine = {slice.parameter.name, slice.range.begin, copy(slice.tensors[0].second), {}, {}, 0};
       if (slice.steps == nullptr) continue;

@@ -95,8 +95,8 @@ TEST(Checkpoint, OfOneLayoutIsLoadedIntoTheOthers) {
     EXPECT_EQ(whole_state(on_ranks(4, after,
                                    [&](TinyTraining& t) {
                                      load(t, o);
-                                     for (const StateSlice& slice :
-                                          slices_to_save(t.sharded.units(), t.optimizer)) {
+                                     for (const StateSlice& slice : slices_of(
+                                              t.sharded.units(), t.optimizer, Slices::to_save)) {
                                        EXPECT_EQ(*slice.steps, 2) << slice.parameter.name;
                                      }
                                      t.step(2);

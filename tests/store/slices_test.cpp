@@ -29,6 +29,7 @@ using testing::saved_state;
 using testing::TinyOptions;
 using testing::TinyTraining;
 using testing::whole_state;
+using enum Slices;
 using Items = std::vector<ReadItem>;
 
 // ---- the plan
@@ -143,7 +144,7 @@ void load(TinyTraining& t, const State& state, std::int64_t steps) {
         start += 3 * static_cast<std::size_t>(p->shape.numel());
       }
     }
-    for (const StateSlice& slice : slices_to_load(t.sharded.units(), t.optimizer)) {
+    for (const StateSlice& slice : slices_of(t.sharded.units(), t.optimizer, to_load)) {
       auto at = from->begin() + static_cast<std::ptrdiff_t>(starts[slice.parameter.name]);
       if (slice.steps != nullptr) *slice.steps = steps;
       for (const auto& [name, tensor] : slice.tensors) {
@@ -184,7 +185,7 @@ TEST(Slices, SharesTheWorkEqually) {
         Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           TinyTraining t(context, std::move(group), options_of(strategy));
           std::int64_t numel = 0, shards = 0;
-          for (const StateSlice& slice : slices_to_save(t.sharded.units(), t.optimizer)) {
+          for (const StateSlice& slice : slices_of(t.sharded.units(), t.optimizer, to_save)) {
             EXPECT_GT(slice.range.size(), 0);
             numel += slice.range.size();
           }
@@ -261,7 +262,7 @@ TEST(Slices, IsNotLoadedIntoAUnitAtWork) {
       Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
         TinyTraining t(context, std::move(group), {});
         t.sharded.units()[0].unshard();
-        testing::expect_error<Error>([&] { slices_to_load(t.sharded.units(), t.optimizer); },
+        testing::expect_error<Error>([&] { slices_of(t.sharded.units(), t.optimizer, to_load); },
                                      "loading of a checkpoint");
       });
 }

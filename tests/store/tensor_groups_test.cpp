@@ -106,7 +106,7 @@ struct Rank {
   // Calls visit(value, expected) for every element that this rank loads, and for its steps.
   template <class Visit>
   void for_each(const Visit& visit) {
-    for (const StateSlice& slice : slices_to_load(sharded.units(), optimizer)) {
+    for (const StateSlice& slice : slices_of(sharded.units(), optimizer, Slices::to_load)) {
       const nn::Parameter& p = named(slice.parameter.name);
       for (std::size_t state = 0; state < slice.tensors.size(); ++state) {
         for (std::int64_t e = 0; e < slice.range.size(); ++e) {

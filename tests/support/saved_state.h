@@ -31,7 +31,8 @@ inline std::vector<float> saved_state(TinyTraining& t) {
   std::vector<float> all(total, std::numeric_limits<float>::quiet_NaN());
   const int owners = t.sharded.rows()[0]->layout().world_size();
   if (t.mesh.rank() >= owners) return all;  // a replica saves nothing
-  for (const store::StateSlice& slice : store::slices_to_save(t.sharded.units(), t.optimizer)) {
+  for (const store::StateSlice& slice :
+       store::slices_of(t.sharded.units(), t.optimizer, store::Slices::to_save)) {
     auto to = all.begin() + static_cast<std::ptrdiff_t>(starts.at(slice.parameter.name)) +
               slice.range.begin;
     auto tensors = slice.tensors;
