@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
+#include <sstream>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -48,17 +48,13 @@ std::string bytes_of(const std::string& piece) {
 }
 
 // The numbers of a list of tokens. The result is empty unless each number is a token.
-std::vector<std::int32_t> numbers_in(std::string_view list, std::int64_t vocab_size) {
+std::vector<std::int32_t> numbers_in(std::string list, std::int64_t vocab_size) {
+  std::ranges::replace(list, ',', ' ');
+  std::istringstream in(list);
   std::vector<std::int32_t> tokens;
-  while (true) {
-    list.remove_prefix(std::min(list.find_first_not_of(", \t\r\n"), list.size()));
-    if (list.empty()) return tokens;
-    std::int32_t token = -1;
-    const auto [end, error] = std::from_chars(list.data(), list.data() + list.size(), token);
-    if (error != std::errc() || token < 0 || token >= vocab_size) return {};
-    list.remove_prefix(static_cast<std::size_t>(end - list.data()));
-    tokens.push_back(token);
-  }
+  for (std::int32_t token; !(in >> std::ws).eof(); tokens.push_back(token))
+    if (!(in >> token) || token < 0 || token >= vocab_size) return {};
+  return tokens;
 }
 
 }  // namespace
@@ -74,7 +70,7 @@ BpeTokenizer::BpeTokenizer(std::int64_t vocab_size, std::vector<std::string> pie
 std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
   if (const std::int32_t token = find(text); token >= 0) return {token};
   if (text.starts_with(kNumbers)) {
-    const auto tokens = numbers_in(text.substr(kNumbers.size()), vocab_size_);
+    const auto tokens = numbers_in(std::string(text.substr(kNumbers.size())), vocab_size_);
     if (!tokens.empty()) return tokens;
   }
   NANOFSDP_REFUSE(

@@ -62,7 +62,7 @@ TEST(BpeTokenizer, TakesAPieceOrNumbersAsAPrompt) {
   EXPECT_EQ(tokenizer.encode("TOKENS:1,2, 299\n"), (Tokens{1, 2, 299}));
   EXPECT_EQ(tokenizer.encode("TOKENS: 0"), (Tokens{0}));
   for (const char* text : {"Once upon a time", "", "12", "TOKENS:", "TOKENS:1x", "TOKENS:300",
-                           "TOKENS:-1", "TOKENS:1 two", "TOKENS:99999999999", "tokens:1"}) {
+                           "TOKENS:-1", "TOKENS:1 two", "TOKENS:1 99999999999", "tokens:1"}) {
     const std::string error = usage_error([&] { tokenizer.encode(text); });
     EXPECT_TRUE(one_line_with(error, {"--start", "TOKENS:", "below 300", "tiktoken"})) << error;
   }
