@@ -30,9 +30,9 @@ std::string_view text_of(std::string_view file) {
   return found == kUsages.end() ? "" : found->second;
 }
 
-/// Whether a word is one of several, which have blanks between them.
+/// Whether a word is one of several, which have blanks or line ends between them.
 bool contains(const std::string& words, const std::string& word) {
-  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
+  return std::ranges::count(plan::words_in(words), word) > 0;
 }
 
 /// The number of letters that only one of two names has. A wrong letter counts twice, because each
@@ -52,7 +52,6 @@ CommandLine::CommandLine(std::string command, std::string refused)
   const std::size_t end = std::min(usage_.find("\n# "), usage_.size());
   common_ = usage_.substr(end);
   usage_.resize(end);
-  std::replace(common_.begin(), common_.end(), '\n', ' ');
 }
 
 void CommandLine::add(const std::string& name, std::string shown_default, Setter setter) {
