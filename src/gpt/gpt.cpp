@@ -29,9 +29,8 @@ const GPTConfig& validated(const GPTConfig& config) {
 // holds.
 Tensor positions_of(nn::Tape& tape, const Tensor& tokens) {
   const std::int64_t held = tape.cache() == nullptr ? 0 : tape.cache()->length();
-  const std::int64_t period = held + tokens.dim(1);
   const Tensor positions = tape.allocate({held + tokens.numel()}, DType::int32);
-  ops::arange(tape.stream(), {.x = positions, .period = period});
+  ops::arange(tape.stream(), {.x = positions, .period = held + tokens.dim(1)});
   return positions.slice(held, tokens.numel()).view(tokens.shape());
 }
 

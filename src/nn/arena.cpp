@@ -11,12 +11,6 @@ namespace {
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Bytes from the beginning of the buffer to a tensor that lies in it. For a tensor that lies
-// elsewhere, the result is at least the buffer's size.
-std::uint64_t offset_in(const Buffer& buffer, const Tensor& tensor) {
-  return tensor.address() - buffer.tensor({0}).address();
-}
-
 }  // namespace
 
 Tensor Arena::allocate(Shape shape, DType dtype) {
@@ -45,8 +39,7 @@ Tensor Arena::keep(Position position, const Tensor& tensor) {
   });
   const bool has_own = own != more_.end();
   const Position begin = has_own ? own->begin : offset_in(block_, tensor);
-  const bool is_own = has_own || begin < block_.bytes();
-  if (!is_own || begin < position) return rewind(position), tensor;
+  if ((!has_own && !holds(tensor)) || begin < position) return rewind(position), tensor;
   const std::uint64_t bytes = has_own ? own->memory.bytes() : aligned(tensor.bytes());
   if (begin - position < bytes / 64) return rewind(aligned(begin + bytes)), tensor;
   rewind(position);

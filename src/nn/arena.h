@@ -15,6 +15,12 @@ namespace nanofsdp::nn {
 /// as the most that was held, and later passes of that size allocate nothing. In both cases the
 /// arena takes no more memory than it holds.
 
+/// Bytes from the beginning of the buffer to a tensor that lies in it. For a tensor that lies
+/// elsewhere, the result is at least the buffer's size.
+inline std::uint64_t offset_in(const Buffer& buffer, const Tensor& tensor) {
+  return tensor.address() - buffer.tensor({0}).address();
+}
+
 /// A stack of memory on the rank's device. The ledger counts it as activations. For one thread.
 class Arena {
  public:
@@ -22,6 +28,9 @@ class Arena {
 
   /// Memory for a tensor. It is aligned to 64 bytes, and its contents are unspecified.
   Tensor allocate(Shape shape, DType dtype);
+
+  /// Whether the tensor lies in the block.
+  bool holds(const Tensor& tensor) const { return offset_in(block_, tensor) < block_.bytes(); }
 
   /// A height of the stack, in bytes.
   using Position = std::uint64_t;

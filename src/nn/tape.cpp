@@ -17,6 +17,15 @@ std::string path_to(const Module& root, const Module& module) {
   return "";
 }
 
+// Requires that the tensor lies in no parameter of the module's tree.
+void require_outside(const Module& module, const Tensor& tensor) {
+  for (const auto& [name, p] : module.own_parameters())
+    NANOFSDP_CHECK(tensor.address() - p->data.address() >= p->data.bytes(), .what = p->name,
+                   .expected = "an activation, to save or return", .got = "the parameter itself",
+                   .hint = "FSDP frees it: read Parameter::data in backward, or return a copy");
+  for (const auto& [name, child] : module.children()) require_outside(*child, tensor);
+}
+
 }  // namespace
 
 void Tape::require_ended() const {
@@ -46,11 +55,7 @@ DropoutKey Tape::draw_mask() {
 }
 
 void Tape::require_activation(const Tensor& tensor) const {
-  for (const Module* module : at_work_)
-    for (const auto& [name, p] : module->own_parameters())
-      NANOFSDP_CHECK(tensor.address() - p->data.address() >= p->data.bytes(), .what = p->name,
-                     .expected = "an activation, to save or return", .got = "the parameter itself",
-                     .hint = "FSDP frees it: read Parameter::data in backward, or return a copy");
+  if (!at_work_.empty() && !arena_.holds(tensor)) require_outside(*at_work_.front(), tensor);
 }
 
 void Tape::save(std::initializer_list<Tensor> tensors) {
@@ -88,10 +93,6 @@ Tape::~Tape() {
     if (!ends_.empty()) end();
   } catch (...) {  // the caller has the error that came before
   }
-}
-
-bool Tape::knows(const std::shared_ptr<EndOfPass>& callback) const {
-  return std::ranges::any_of(ends_, [&](const auto& end) { return end.lock() == callback; });
 }
 
 void Tape::end_backward() {

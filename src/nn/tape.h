@@ -62,8 +62,8 @@ class Tape {
   DType dtype = DType::float32;
 
   /// Memory for an activation or a temporary. It is valid until the pass ends, or until the
-  /// innermost Scope does. Outside training, each module's forward is a Scope that keeps the
-  /// result.
+  /// innermost Scope does; begin() frees what was allocated before it. Outside training, each
+  /// module's forward is a Scope that keeps the result.
   Tensor allocate(Shape shape) { return allocate(shape, dtype); }
   /// The same, with another dtype.
   Tensor allocate(Shape shape, DType of) { return arena_.allocate(shape, of); }
@@ -141,8 +141,8 @@ class Tape {
   DropoutKey redraw_mask() { return require_own(0), key_; }
 
   /// Saves tensors for backward, if saving().
-  /// @throws Error naming a parameter, if one of them is memory of that: FSDP frees it before
-  ///   backward
+  /// @throws Error naming a parameter of the outermost module at work, if one of them is memory of
+  ///   that: FSDP frees it before backward
   void save(std::initializer_list<Tensor> tensors);
 
   /// Returns the tensors of the last save() that has not been restored.
@@ -164,7 +164,9 @@ class Tape {
   /// before the pass ends, it is not called.
   void at_end(const std::shared_ptr<EndOfPass>& callback) { ends_.push_back(callback); }
   /// Whether `callback` is registered for the end of this pass.
-  bool knows(const std::shared_ptr<EndOfPass>& callback) const;
+  bool knows(const std::shared_ptr<EndOfPass>& callback) const {
+    return std::ranges::any_of(ends_, [&](const auto& end) { return end.lock() == callback; });
+  }
 
   /// Ends a pass. It forgets the saved tensors, and frees every activation.
   void end() { end(/*backward=*/false); }
@@ -195,8 +197,7 @@ class Tape {
 
   Context& context_;
   Arena arena_;
-  bool sized_ = false;  // whether a training pass has sized the arena
-  bool training_ = false, saving_ = false;
+  bool sized_ = false, training_ = false, saving_ = false;  // sized_: a training pass has run
   KeyValueCache* cache_ = nullptr;
   std::uint64_t seed_;
   DropoutKey key_;               // key of the next mask; its site counts the masks of the pass

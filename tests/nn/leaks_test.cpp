@@ -12,7 +12,15 @@ using testing::expect_error;
 
 // A layer that gives the tape, or its caller, one of these tensors.
 struct Leaky final : Module {
-  enum class Leak { nothing, saves, saves_a_row, returns, saves_the_parents } leak;
+  enum class Leak {
+    nothing,
+    saves,
+    saves_a_row,
+    returns,
+    saves_the_parents,
+    parent_saves,
+    parent_returns
+  } leak;
   std::shared_ptr<Parameter> weight = std::make_shared<Parameter>(Shape{4, 4}, Init::normal(1));
   const Module* parent = nullptr;
   explicit Leaky(Leak leak) : leak(leak) { add("weight", weight); }
@@ -36,7 +44,11 @@ struct Around final : Module {
     add("child", child);
     child.parent = this;
   }
-  Tensor do_forward(Tape& tape, Tensor x) override { return child.forward(tape, x); }
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    const Tensor y = child.forward(tape, x);
+    if (child.leak == Leaky::Leak::parent_saves) tape.save({child.weight->data.slice(12, 4)});
+    return child.leak == Leaky::Leak::parent_returns ? child.weight->data : y;
+  }
   Tensor do_backward(Tape& tape, Tensor dy) override { return child.backward(tape, dy); }
 };
 
@@ -58,7 +70,8 @@ TEST(Tape, TakesNoMemoryOfAParameter) {
   };
   forward(Leak::nothing, true);
   forward(Leak::saves, false);  // an evaluation saves nothing
-  for (const Leak leak : {Leak::saves, Leak::saves_a_row, Leak::returns})
+  for (const Leak leak :
+       {Leak::saves, Leak::saves_a_row, Leak::returns, Leak::parent_saves, Leak::parent_returns})
     expect_error<Error>([&] { forward(leak, true); }, "child.weight: expected an activa");
   expect_error<Error>([&] { forward(Leak::returns, false); }, "child.weight");
   expect_error<Error>([&] { forward(Leak::saves_the_parents, true); }, "bias");
