@@ -60,9 +60,10 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
     for (const double square : a.squares.span<double>()) sum += square;
     const double norm = std::sqrt(sum);
     *a.norm.f32() = static_cast<float>(norm);
-    // With the operands in this order, min() returns NaN for a norm that is NaN, as PyTorch does.
+    // With the operands in this order, min() returns NaN if the norm or its limit is NaN, as
+    // PyTorch does.
     *a.coefficient.f32() =
-        a.max_norm > 0 ? static_cast<float>(std::min(a.max_norm / (norm + 1e-6), 1.0)) : 1.0f;
+        a.max_norm <= 0 ? 1.0f : static_cast<float>(std::min(a.max_norm / (norm + 1e-6), 1.0));
   });
 }
 

@@ -40,7 +40,7 @@ __global__ void clip(const double* squares, std::int64_t n, double max_norm, flo
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) sum += squares[i];
   const double norm = sqrt(sum);
-  const double limit = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+  const double limit = max_norm <= 0 ? 1 : max_norm / (norm + 1e-6);
   *norm_out = static_cast<float>(norm);
   // If the limit is NaN, the coefficient is NaN too.
   *coefficient = static_cast<float>(limit > 1 ? 1 : limit);

@@ -140,6 +140,7 @@ TEST(ClipCoefficient, WithoutALimitOnlyMeasures) {
 TEST(ClipCoefficient, NanIsHandedOn) {
   EXPECT_TRUE(std::isnan(clip({NAN}, 1).norm));
   EXPECT_TRUE(std::isnan(clip({NAN}, 1).coefficient));
+  EXPECT_TRUE(std::isnan(clip({4}, NAN).coefficient));
   EXPECT_EQ(clip({INFINITY}, 1).coefficient, 0);
 }
 
