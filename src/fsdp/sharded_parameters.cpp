@@ -100,7 +100,7 @@ Shape ShardedParameters::shape_of(std::size_t i, bool sharded) const {
 
 //! [show_parameters]
 Tensor ShardedParameters::view_of(std::size_t i, const Stored& stored, const Tensor& whole) const {
-  const bool sharded = whole.empty() && stored.sharded;
+  const bool sharded = whole.empty() && stored.sharded && layout_.whole_numel() > 0;
   const Range at = sharded ? layout_.piece(i, rank_).in_shard : layout_.in_whole(i);
   const Tensor memory = sharded ? shard_of(stored) : whole.empty() ? stored.all : whole;
   return memory.slice(at.begin, at.size()).view(shape_of(i, sharded));

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/linear.h"
 #include "support/caller.h"
 
 // A parameter may have no elements.
@@ -33,6 +34,23 @@ TEST(FirstValues, OfNoElementsAreNotMissed) {
       p->data = Tensor(memory.data(), p->shape);
     ShardedModel sharded(context, model, mesh, {});
     EXPECT_EQ(testing::whole_weights(sharded).size(), 30U);
+  });
+}
+
+// It has its whole shape while its module computes, whatever else the unit has.
+TEST(NoElements, HaveTheirShapeUnderEveryStrategy) {
+  testing::for_all_shardings([](const testing::CallerOptions& options) {
+    testing::run_ranks(Backend::local, 4, [&](Context& context, auto world) {
+      nn::Linear model({.in = 0, .out = 3, .bias = false});
+      comm::Mesh mesh(std::move(world), sharding_of(options.strategy).replicates ? 2 : 0);
+      ShardedModel sharded(context, model, mesh,
+                           {.strategy = options.strategy, .layout = options.layout});
+      nn::Tape tape(context);
+      tape.begin(true);
+      const Tensor y = sharded.forward(tape, tape.allocate({4, 0}));
+      EXPECT_EQ(y.shape(), Shape({4, 3}));
+      sharded.backward(tape, y);
+    });
   });
 }
 
