@@ -41,7 +41,7 @@ struct Options {
   /// The alignment for a layout. Replicas reduce a shard in equal chunks, so their number divides
   /// it.
   std::int64_t alignment_on(int replicas) const {
-    return std::lcm(alignment, static_cast<std::int64_t>(replicas));
+    return alignment / std::gcd(alignment, replicas) * replicas;
   }
 
   /// The strategy's row of the table.

@@ -223,6 +223,24 @@ TEST(Ranks, AgreeOnTheDtypesOfWhatIsFrozen) {
   }
 }
 
+TEST(Options, HaveAnAlignmentOfOneOrMore) {
+  for_all_shardings([](const CallerOptions& options) {
+    for (const int alignment : {0, -1, -4}) {
+      testing::run_ranks(Backend::local, 4, [&](Context& context, auto world) {
+        Model model;
+        comm::Mesh mesh(std::move(world), sharding_of(options.strategy).replicates ? 2 : 0);
+        expect_error<Error>(
+            [&] {
+              ShardedModel(
+                  context, model, mesh,
+                  {.strategy = options.strategy, .layout = options.layout, .alignment = alignment});
+            },
+            "alignment");
+      });
+    }
+  });
+}
+
 // The last values that a rank was given count, whether training has begun or not.
 TEST(Ranks, AgreeOnTheLastValues) {
   for_all_shardings([](const CallerOptions& options) {
