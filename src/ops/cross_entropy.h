@@ -21,7 +21,7 @@ struct CrossEntropyForward {
   Tensor logits{};  ///< in   [N, V]
   Tensor target{};  ///< in   [N], int32, each in [0, V) or -1
   Tensor loss{};    ///< out  [N], written
-  Tensor lse{};     ///< out  [N], written
+  Tensor lse{};     ///< out  [N], written; its rounding gives dlogits a relative error |lse| 2^-24
   Tensor total{};   ///< in, out  [1], float64, or empty: the sum of the losses is added to it
 };
 
