@@ -48,9 +48,12 @@ bool describes(const WeightsInfo& info, const std::vector<store::TensorInfo>& te
   if (std::max(sizes) > kMost || std::ssize(tensors) < c.n_layer ||
       make_tokenizer(info)->vocab_size() != c.vocab_size)
     return false;
-  return std::ranges::all_of(gpt::GPT(c).named_parameters(), [&](const nn::Parameter* parameter) {
+  gpt::GPT model(c);
+  const auto parameters = model.named_parameters();
+  const auto is_there = [&](const nn::Parameter* parameter) {
     return std::ranges::count(tensors, store::info_of(*parameter)) == 1;
-  });
+  };
+  return tensors.size() == parameters.size() && std::ranges::all_of(parameters, is_there);
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ std::string bare(std::string_view name) {
   return std::string(name);
 }
 
-// The weights under our names, and in our layout. Tensors that are no parameter of the model are
-// ignored.
+// The weights under our names, and in our layout. Tensors outside our model, such as other heads,
+// are ignored.
 class Pretrained {
  public:
   explicit Pretrained(const std::string& directory) : files_(directory) {
@@ -74,6 +74,26 @@ class Pretrained {
     if (linear && transposed_) return transpose(values, tensor.shape);
     values.resize(static_cast<std::size_t>(parameter.shape.numel()));
     return values;
+  }
+
+  // Requires that no tensor of these layers would be left out, as their model would compute
+  // something else. Masks of attention may be, and a head with the values of the embedding.
+  void require_all_known(const gpt::GPTConfig& config) {
+    std::map<std::string, const store::TensorInfo*> rest = tensors_;
+    gpt::GPT model(config);
+    for (const nn::Parameter* parameter : model.named_parameters())
+      rest.erase(bare(parameter->name));
+    for (const auto& [name, tensor] : rest) {
+      const bool mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+      const bool head = name == "lm_head.weight" &&
+                        (tensor->shape != tensors_["wte.weight"]->shape ||
+                         files_.read(*tensor) != files_.read(*tensors_["wte.weight"]));
+      NANOFSDP_REFUSE_IF(head || (name.starts_with("h.") && !mask),
+                         .what = "weights '" + files_.path() + "'",
+                         .expected = fmt::format("{} layers {} biases, and the embedding as head",
+                                                 config.n_layer, config.bias ? "with" : "without"),
+                         .got = "'" + tensor->name + "' beside them");
+    }
   }
 
  private:
@@ -119,7 +139,7 @@ void require_said(const json& said, Fault fault, const gpt::GPTConfig& config) {
 }  // namespace
 
 WeightsInfo read_model_info(const std::string& directory) {
-  const Pretrained weights(directory);
+  Pretrained weights(directory);
   if (weights.are_ours()) return read_weights_info(directory);
   const std::string path = directory + "/config.json";
   Fault fault{.what = "config '" + path + "'", .expected = "GPT-2's config.json, with n_head"};
@@ -145,6 +165,7 @@ WeightsInfo read_model_info(const std::string& directory) {
   fault.got = heads.dump();
   config.n_head = heads.is_number_integer() ? heads.get<std::int64_t>() : 0;
   if (config.n_head < 1 || config.n_embd % config.n_head != 0) throw UsageError(fault);
+  weights.require_all_known(config);
   return {.config = config, .pieces = data::read_vocab_in(directory)};
 }
 

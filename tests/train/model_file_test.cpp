@@ -105,6 +105,12 @@ TEST(WeightsInfo, IsOfItsTensors) {
   for (const WeightsInfo& wrong : {positions, vocabulary, layers, width}) {
     EXPECT_TRUE(testing::one_line_with(told(wrong), {"other tensors than of its description"}));
   }
+  WeightsInfo fewer = right, plain = right;  // no layer would compute with the rest
+  fewer.config.n_layer = 1;
+  plain.config.bias = false;
+  for (const WeightsInfo& wrong : {fewer, plain}) {
+    EXPECT_TRUE(testing::one_line_with(told(wrong), {"other tensors than of its description"}));
+  }
 }
 
 }  // namespace
