@@ -82,6 +82,8 @@ class Teller {
     std::size_t at = 0;
     for (std::size_t open; (open = text.find('{', at)) != text.npos;) {
       out.append(text, at, open - at);
+      NANOFSDP_REFUSE_IF(text.find('}', open) == text.npos, .what = "data/tales.grammar",
+                         .expected = "a } behind '" + text.substr(open) + "'", .got = "none");
       at = text.find('}', open) + 1;
       // The text between the braces is name, Name, "a name" or "A name".
       std::string name = text.substr(open + 1, at - open - 2), article;
