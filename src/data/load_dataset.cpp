@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -22,19 +23,21 @@ constexpr std::uint64_t kMostOfMeta = 1 << 26;
 constexpr std::int64_t kVocabSize = 50304;  // nanoGPT's number: GPT-2's 50257, padded for speed
 
 // The tokenizer that nanoGPT's meta.pkl, as JSON, describes: its characters if it has them, else
-// only the number of tokens.
-std::shared_ptr<const Tokenizer> tokenizer_from_meta(const nlohmann::json& meta) {
+// only the number of tokens, whose texts are then `pieces`.
+std::shared_ptr<const Tokenizer> tokenizer_from_meta(const std::vector<std::string>& pieces,
+                                                     const nlohmann::json& meta) {
   const auto stoi = meta.value("stoi", nlohmann::json::object());
   const std::int64_t vocab_size = meta.at("vocab_size");
-  if (vocab_size < 1 || vocab_size > 65'536 || !stoi.is_object())
+  if (!meta["vocab_size"].is_number_integer() || vocab_size < 1 || vocab_size > 65'536 ||
+      !stoi.is_object())
     throw std::invalid_argument("something else");
-  if (stoi.empty()) return std::make_shared<BpeTokenizer>(vocab_size, std::vector<std::string>());
+  if (stoi.empty()) return std::make_shared<BpeTokenizer>(vocab_size, pieces);
   std::string chars;
   for (const auto& [c, token] : stoi.items()) chars += c;
   auto tokenizer = std::make_shared<CharTokenizer>(chars);
   bool same = tokenizer->vocab_size() == vocab_size;
   for (const auto& [c, token] : stoi.items())
-    same = same && tokenizer->encode(c) == std::vector<std::int32_t>{token.get<std::int32_t>()};
+    same = same && nlohmann::json(tokenizer->encode(c)) == nlohmann::json::array({token});
   if (same) return tokenizer;
   throw std::invalid_argument("another order, or another number of them");
 }
@@ -44,12 +47,14 @@ std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& folder, con
     std::error_code ignored;
     return std::filesystem::exists(folder + name, ignored);
   };
+  const auto pieces = exists("/vocab.json") ? read_vocab_in(folder) : o.pieces;
   if (const std::string path = folder + "/meta.json"; exists("/meta.json")) {
     const Fault fault{.what = "vocabulary '" + path + "'",
                       .expected =
                           "nanoGPT's meta.pkl as JSON: vocab_size, and stoi in the order "
                           "of its characters"};
-    return parse_json(read_file(path, fault, kMostOfMeta), fault, tokenizer_from_meta);
+    return parse_json(read_file(path, fault, kMostOfMeta), fault,
+                      std::bind_front(tokenizer_from_meta, pieces));
   }
   NANOFSDP_REFUSE_IF(
       exists("/meta.pkl"), .what = "'" + folder + "/meta.pkl'",
@@ -57,8 +62,7 @@ std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& folder, con
       .hint = fmt::format("python3 -c \"import json, pickle; json.dump(pickle.load(open('{0}/"
                           "meta.pkl', 'rb')), open('{0}/meta.json', 'w'))\"",
                           folder));
-  return std::make_shared<BpeTokenizer>(o.vocab_size > 0 ? o.vocab_size : kVocabSize,
-                                        exists("/vocab.json") ? read_vocab_in(folder) : o.pieces);
+  return std::make_shared<BpeTokenizer>(o.vocab_size > 0 ? o.vocab_size : kVocabSize, pieces);
 }
 
 Dataset encoded_dataset(const TextOptions& o, std::int64_t block_size) {
@@ -77,7 +81,7 @@ Dataset any_dataset(const TextOptions& o, std::int64_t block_size) {
   std::string path = o.text, hint = "--text names a UTF-8 file";
   if (path.empty() && o.dataset == "shakespeare_char") {
     const char* named = std::getenv("NANOFSDP_SHAKESPEARE");
-    path = named ? named : "data/shakespeare_char/input.txt";
+    path = named && *named ? named : "data/shakespeare_char/input.txt";
     hint = "run `make shakespeare`, or name the file in NANOFSDP_SHAKESPEARE";
   }
   if (!path.empty()) {
@@ -98,11 +102,13 @@ Dataset load_dataset(const TextOptions& options, std::int64_t block_size) {
                      .got = "'" + dataset.tokenizer().chars() + "'",
                      .hint = "give the text that it was trained on, or one of the same characters");
   const std::int64_t vocab_size = dataset.tokenizer().vocab_size();
-  if (options.vocab_size == 0 || options.vocab_size == vocab_size) return dataset;
+  const bool as_many = options.vocab_size == 0 || options.vocab_size == vocab_size;
+  const bool alike = options.pieces.empty() || options.pieces == dataset.tokenizer().pieces();
+  if (as_many && alike) return dataset;
   NANOFSDP_REFUSE(.what = "data '" + dataset.name() + "'",
                   .expected = fmt::format("the {} tokens of the model", options.vocab_size),
-                  .got = fmt::format("a vocabulary of {}", vocab_size),
-                  .hint = "encode the text with nanoGPT's data/shakespeare/prepare.py");
+                  .got = fmt::format("a vocabulary of {}{}", vocab_size, alike ? "" : " others"),
+                  .hint = "encode the text with the model's tokenizer, in nanoGPT's prepare.py");
 }
 
 }  // namespace nanofsdp::data

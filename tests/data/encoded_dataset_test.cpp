@@ -92,12 +92,15 @@ TEST_F(Encoded, HasTheVocabularyThatLiesBeside) {
   EXPECT_EQ(load_dataset(options_, T).tokenizer().vocab_size(), 50304);
   options_.vocab_size = 50257;  // the size of GPT-2's own vocabulary
   EXPECT_EQ(load_dataset(options_, T).tokenizer().vocab_size(), 50257);
-  options_.pieces = {"owl"};  // the file beside the tokens comes first
-  EXPECT_EQ(load_dataset(options_, T).tokenizer().decode(Tokens{0, 1, 2}), " owls");
+  write("meta.json", R"({"vocab_size": 50257})");
+  EXPECT_EQ(load_dataset(options_, T).tokenizer().decode(Tokens{0, 1, 2, 3}), " owls3 ");
   fs::remove("data/owls/vocab.json");
+  options_.pieces = {"owl"};  // those of the model
+  EXPECT_EQ(load_dataset(options_, T).tokenizer().decode(Tokens{0}), "owl");
+  fs::remove("data/owls/meta.json");
   EXPECT_EQ(load_dataset(options_, T).tokenizer().decode(Tokens{0}), "owl");
   write("meta.json", R"({"vocab_size": 64000})");
-  options_.vocab_size = 0;
+  options_ = {.dataset = "owls"};
   EXPECT_EQ(load_dataset(options_, T).tokenizer().vocab_size(), 64000);
 }
 
@@ -109,6 +112,7 @@ TEST_F(Encoded, OfCharactersHasAnAlphabet) {
   EXPECT_EQ(dataset.tokenizer().decode(Tokens{1, 2, 0}), "a\u00e9\n");
   for (const char* wrong :
        {"", "[]", "{}", R"({"vocab_size": 0})", R"({"vocab_size": -1})", R"({"vocab_size": 70000})",
+        R"({"vocab_size": 5.7})", R"({"vocab_size": 1, "stoi": {"a": 0.5}})",
         R"({"vocab_size": "3"})", R"({"vocab_size": 3, "stoi": {"a": 0, "b": 1}})",
         R"({"vocab_size": 2, "stoi": {"a": 1, "b": 0}})",
         R"({"vocab_size": 1, "stoi": {"a": "0"}})", R"({"vocab_size": 2, "stoi": {"ab": 0}})",
@@ -188,6 +192,23 @@ TEST_F(Encoded, KnowsTheTokensBelowItsVocabulary) {
     });
     EXPECT_EQ(error == "no error", vocabulary > 46) << vocabulary << ": " << error;
   }
+}
+
+// As many tokens with other texts are other tokens.
+TEST_F(Encoded, RefusesDataOfOtherPieces) {
+  write("vocab.json", R"({"ow": 0, "l": 1, "s": 2})");
+  options_.vocab_size = 50304;
+  options_.pieces = {"ow", "l", "s"};
+  EXPECT_EQ(error(), "no error");
+  options_.pieces = {"l", "ow", "s"};
+  EXPECT_TRUE(one_line_with(error(), {"data/owls", "the 50304 tokens of the model", "50304 others",
+                                      "the model's tokenizer"}))
+      << error();
+  options_.pieces = {"a", "b"};
+  options_.vocab_size = 2;
+  options_.text = directory_.write("t.txt", std::string(90, 'a') + std::string(90, 'b'));
+  EXPECT_TRUE(one_line_with(error(), {"t.txt", "the 2 tokens of the model", "2 others"}))
+      << error();
 }
 
 // A pretrained model has tokens of its own.
