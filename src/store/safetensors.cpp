@@ -111,7 +111,7 @@ void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first,
   const bool narrow = tensor.dtype == "BF16" || tensor.dtype == "F16";
   if (!narrow && tensor.dtype != "F32")
     malformed(path_, fmt::format("tensor '{}' in F32, BF16 or F16", tensor.name), tensor.dtype,
-              "convert it, as with tensor.to(torch.bfloat16)");
+              "convert it, as with tensor.to(torch.float32)");
   const std::size_t size = narrow ? sizeof(std::uint16_t) : sizeof(float);
   const auto from =
       data_.subspan(tensor.begin + static_cast<std::size_t>(first) * size, to.size() * size);

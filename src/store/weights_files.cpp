@@ -29,6 +29,7 @@ std::set<std::string> files_of_index(const fs::path& path) {
   return parse_json(read_file(path.string(), fault, kMostOfIndex), fault, [](const json& index) {
     std::set<std::string> names;
     for (const json& name : index.at("weight_map")) names.insert(name);
+    if (names.empty()) throw std::invalid_argument("no file");
     return names;
   });
 }

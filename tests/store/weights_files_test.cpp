@@ -124,6 +124,15 @@ TEST_F(WeightsFilesTest, AMissingFileIsNoticedAndAStrangeOneIsNot) {
   EXPECT_EQ(read({"v", {1}}), Values({3}));
 }
 
+TEST_F(WeightsFilesTest, AnIndexNamesFiles) {
+  write("a.safetensors", {{"w", {2}, {1, 2}}}, {}, "");
+  for (const char* map : {"{}", "[]", "7", "{\"w\": 7}"}) {
+    directory_.write("model.safetensors.index.json", std::string("{\"weight_map\": ") + map + "}");
+    EXPECT_TRUE(testing::one_line_with(complaint(), {"model.safetensors.index.json"}))
+        << map << complaint();
+  }
+}
+
 TEST_F(WeightsFilesTest, OneFileOutdoesMany) {
   write("shard-00001-model-00001-of-00001.safetensors", {{"w", {2}, {1, 2}, {0}}});
   write("model.safetensors", {{"w", {2}, {3, 4}}}, {}, "");
