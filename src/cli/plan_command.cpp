@@ -150,7 +150,7 @@ int plan_command(const std::vector<std::string>& args) {
   if (!t.trace.empty()) {
     require(plan.time.has_value(), "trace", "a --machine beside it", "none");
     const double end = std::ranges::max(plan.spans, {}, &Span::end).end;
-    write_trace(plan.spans, end - plan.time->seconds, o.ranks() - o.practice.tensor, t.trace);
+    write_trace(plan.spans, end - plan.time->seconds, 0, t.trace);
   }
   o.json ? fmt::print("{}\n", json_of(o, plan).dump(2)) : print_plan(o, plan);
   return 0;

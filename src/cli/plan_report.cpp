@@ -72,7 +72,7 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
   const Machine machine = o.machine.empty() ? Machine() : o.find_machine();
   const Machine* const on = o.machine.empty() ? nullptr : &machine;
   plan::Run run = bench::planned_run(
-      t, t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
+      t, t, 0, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
       t.transport == comm::Transport::gloo ? 1 : static_cast<int>(on ? on->node_ranks : t.ranks));
   run.options.wrap_policy = plan::is_block;
   run.tensor_size = o.practice.tensor;

@@ -13,7 +13,7 @@ namespace nanofsdp::cli {
 /// Bytes in GiB.
 inline double gib(double bytes) { return bytes / (1 << 30); }
 
-/// Makes the plan that the options ask for, for the rank that has most rows.
+/// Makes the plan that the options ask for, for rank 0. No rank has more rows.
 /// @param timed whether it has times, if the options name a machine
 plan::Plan plan_of(const PlanOptions& options, bool timed = true);
 

@@ -13,6 +13,11 @@ bool shares_micro_batches(const StepShape& s) {
 
 }  // namespace
 
+BatchRows share_of(std::int64_t rows, int ranks, int rank) {
+  const auto begin = [&](std::int64_t r) { return (r * rows + ranks - 1) / ranks; };
+  return {begin(rank), begin(rank + 1) - begin(rank)};
+}
+
 void check_step(const StepShape& s) {
   const std::string got =
       fmt::format("--ranks={} with --batch_size={} and --gradient_accumulation_steps={}", s.ranks,
@@ -36,11 +41,9 @@ std::vector<MicroStep> plan_step(const StepShape& s, int rank) {
   const bool whole = shares_micro_batches(s);
   const std::int64_t steps = micro_steps_per_rank(s);
   const std::int64_t first_index = whole ? rank * steps : 0;
-  const std::int64_t first_row = whole ? 0 : rank * s.batch_size / s.ranks;
-  const std::int64_t end_row = whole ? s.batch_size : (rank + 1) * s.batch_size / s.ranks;
+  const BatchRows rows = whole ? BatchRows{0, s.batch_size} : share_of(s.batch_size, s.ranks, rank);
   std::vector<MicroStep> plan;
-  for (std::int64_t i = 0; i < steps; ++i)
-    plan.push_back({first_index + i, {first_row, end_row - first_row}});
+  for (std::int64_t i = 0; i < steps; ++i) plan.push_back({first_index + i, rows});
   return plan;
 }
 

@@ -12,12 +12,12 @@ namespace nanofsdp::data {
 /// A step is G micro-batches of B rows, at every number of ranks W. Ranks share them in two ways:
 ///
 ///     G % W == 0    whole micro-batches: rank r takes [r G/W, (r+1) G/W), all B rows of each
-///     otherwise     rows: every rank makes all G micro-steps, with rows [r B/W, (r+1) B/W)
+///     otherwise     rows: every rank makes all G micro-steps, with its share of the B rows
 ///
-/// In the second way, the shares of ranks differ by at most one row. Every rank makes the same
-/// number of micro-steps, because collectives need all ranks, and every rank has rows. The gradient
-/// of the step is the sum over all tokens divided by their global number, G B T, so shares may
-/// differ.
+/// In the second way, the shares of ranks differ by at most one row. No share is larger than that
+/// of rank 0, whose memory a run reports. Every rank makes the same number of micro-steps, because
+/// collectives need all ranks, and every rank has rows. The gradient of the step is the sum over
+/// all tokens divided by their global number, G B T, so shares may differ.
 ///
 /// These functions only compute numbers, so they are tested without a run.
 
@@ -46,6 +46,9 @@ struct MicroStep {
 
   friend bool operator==(const MicroStep&, const MicroStep&) = default;
 };
+
+/// A rank's share of B rows: [ceil(r B/W), ceil((r+1) B/W)). With B < W, some ranks have none.
+BatchRows share_of(std::int64_t rows, int ranks, int rank);
 
 /// @throws UsageError with the remedy if there are fewer rows than ranks, or if ranks must share
 ///   the rows of a micro-batch (G % W != 0) and there are fewer rows than ranks

@@ -134,8 +134,7 @@ EvalResult Trainer::evaluate() {
 }
 
 void Trainer::evaluate_batch(data::Split split, Generator& generator, Tensor total) {
-  const std::int64_t B = options_.batch_size, W = context_.world_size, r = context_.rank;
-  data::BatchRows rows{r * B / W, (r + 1) * B / W - r * B / W};
+  auto rows = data::share_of(options_.batch_size, context_.world_size, context_.rank);
   // A rank without rows computes one row that does not count, because it must take part in
   // collectives.
   const bool counts = rows.count > 0;

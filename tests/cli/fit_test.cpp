@@ -153,8 +153,7 @@ TEST(Fit, IsAsFastAsTheBestSubsetOfTheBlocks) {
       typed.back() += network;
       const PlanOptions o = parse_plan_options(typed);
       const plan::Machine machine = o.find_machine();
-      plan::Run run = bench::planned_run(o.training, o.training, o.training.ranks - 1, 1,
-                                         Device::simulated_cuda, 8);
+      plan::Run run = bench::planned_run(o.training, o.training, 0, 1, Device::simulated_cuda, 8);
       const auto model = o.make_model();
       const auto units = fsdp::wrap(*model, plan::is_block);
       std::map<const nn::Module*, std::size_t> numbers;

@@ -42,7 +42,7 @@ std::map<std::string, std::string> rows(const std::string& text) {
   return result;
 }
 
-// The plan has activations too. This takes some seconds: fourteen runs of four processes.
+// The plan has activations too. This takes some seconds: fifteen runs of four processes.
 TEST(Plan, IsWhatARunMeasures) {
   const std::vector<Words> shardings = {
       {"--strategy=no_shard"},
@@ -58,7 +58,8 @@ TEST(Plan, IsWhatARunMeasures) {
       {"--zero=2", "--backend=local"},
       {"--layout=per_parameter", "--bias=True"},
       {"--layout=per_parameter", "--zero=1", "--reduce_dtype=bfloat16"},
-      {"--zero=1", "--dropout=0.2", "--bias=True"}};
+      {"--zero=1", "--dropout=0.2", "--bias=True"},
+      {"--strategy=full_shard", "--gradient_accumulation_steps=3", "--batch_size=6"}};
   for (const Words& sharding : shardings) {
     Words words = {"train",           "--ranks=4",     "--gradient_accumulation_steps=8",
                    "--n_layer=3",     "--n_embd=36",   "--n_head=2",

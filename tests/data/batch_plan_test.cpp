@@ -13,7 +13,7 @@ using nanofsdp::testing::one_line_with;
 using nanofsdp::testing::usage_error;
 
 // The law: over all ranks, the rows cover every micro-batch exactly once. Every rank makes the same
-// number of micro-steps, in rising order, and none of them is empty.
+// number of micro-steps, in rising order. None of them is empty, or larger than those of rank 0.
 TEST(BatchPlan, RowsTileEveryMicroBatchExactlyOnce) {
   int accepted = 0;
   for (std::int64_t B = 1; B <= 13; ++B) {
@@ -33,6 +33,7 @@ TEST(BatchPlan, RowsTileEveryMicroBatchExactlyOnce) {
           for (const MicroStep& step : plan) {
             ASSERT_GT(step.index, previous);
             ASSERT_GE(step.rows.count, 1) << B << " " << G << " " << W;
+            ASSERT_LE(step.rows.count, plan_step(shape, 0)[0].rows.count) << "of rank 0";
             previous = step.index;
             for (std::int64_t row = 0; row < step.rows.count; ++row) {
               ++seen.at(step.index).at(step.rows.first + row);
@@ -56,8 +57,9 @@ TEST(BatchPlan, RanksShareTheAccumulationStepsFirst) {
 
 TEST(BatchPlan, ElseTheyShareRows) {
   const StepShape shape{.batch_size = 12, .gradient_accumulation_steps = 3, .ranks = 5};
-  EXPECT_EQ(plan_step(shape, 0), (std::vector<MicroStep>{{0, {0, 2}}, {1, {0, 2}}, {2, {0, 2}}}));
-  EXPECT_EQ(plan_step(shape, 4), (std::vector<MicroStep>{{0, {9, 3}}, {1, {9, 3}}, {2, {9, 3}}}));
+  EXPECT_EQ(plan_step(shape, 0), (std::vector<MicroStep>{{0, {0, 3}}, {1, {0, 3}}, {2, {0, 3}}}));
+  EXPECT_EQ(plan_step(shape, 4),
+            (std::vector<MicroStep>{{0, {10, 2}}, {1, {10, 2}}, {2, {10, 2}}}));
 }
 
 TEST(BatchPlan, RefusesFewerRowsThanRanks) {
