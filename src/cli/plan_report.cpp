@@ -133,11 +133,12 @@ ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["seconds"] = seconds;
   json["straggler_seconds"] = in_all - seconds;
   if (o.parameters == 0) {
-    json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / o.ranks() / in_all;
+    const double tokens = static_cast<double>(t.tokens_of_step()) / in_all;
+    json["tokens_per_s"] = tokens / o.ranks();
     PlanOptions plain = o;  // products that are computed again do not count
     plain.practice.recompute = Recompute::none;
-    json["mfu"] = plan_of(plain, /*timed=*/false).products / in_all / peak;
-    json["hfu"] = plan.products / in_all / peak;
+    json["mfu"] = plan_of(plain, /*timed=*/false).products * tokens / t.ranks / peak;
+    json["hfu"] = plan.products * tokens / t.ranks / peak;
   }
   json["communication_seconds"] = communication;
   json["exposed_seconds"] = {{"all_gathers", exposed[1]}, {"reductions", exposed[2]}};

@@ -34,11 +34,11 @@ namespace {
 
 // Prints for rank 0. On other ranks its functions do nothing, except started().
 //
-// MFU is model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B). It divides the
-// operations per second of a rank by the rate that its threads can reach (bench.h), which is
-// measured at the start. The operations are those of the model's products for the rank's rows, as
-// the operators state them. In attention only the pairs that the causal mask leaves count.
-// Recomputation does not count.
+// MFU is model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B): the operations per
+// second of a rank, on average, over the rate that its threads can reach (bench.h), which is
+// measured at the start. They are those of the model's products, as the operators state them. Only
+// the pairs that the causal mask leaves to attention count, and their scores count again in
+// backward. Other recomputation does not count.
 class Report final : public train::Listener {
  public:
   Report(const TrainOptions& options, const Context& context, const data::Dataset& dataset,
@@ -86,7 +86,8 @@ class Report final : public train::Listener {
     line(sharding_line(options_, model.strategy(),
                        fmt::format("{} units: {}", units.size(), unit_sizes(units)), shard,
                        padding));
-    if (!options_.eval_only) flops_ = plan(gpt::Recompute::none).products;
+    const double tokens = 1.0 * options_.tokens_of_step() / context_.world_size;
+    if (!options_.eval_only) flops_ = tokens * plan(gpt::Recompute::none).products;
     title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
                          fsdp::name_of(model.strategy()), plural(context_.world_size, "rank"));
     line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(decayed),
@@ -274,7 +275,7 @@ class Report final : public train::Listener {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   comm::Traffic traffic_;    // traffic until the end of the last step
   comm::Traffic last_step_;  // traffic of the last step
-  double flops_ = 0;         // the model's operations of a rank in a step
+  double flops_ = 0;         // the model's operations of a rank in a step, on average
   double peak_flops_ = 0;    // operations that a rank can reach in a second; 0: unknown
   std::string title_;        // title of the picture
   Curves curves_, reference_;

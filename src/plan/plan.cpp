@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "plan/outline.h"
 #include "plan/simulated.h"
@@ -28,6 +29,8 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
             .bytes_across = mesh.traffic_across().bytes_sent,
             .products = context.products};
   //! [plan]
+  const std::int64_t rows = std::reduce(run.work.rows.begin(), run.work.rows.end());
+  plan.products /= static_cast<double>(rows * run.work.tokens);
   const auto bytes = std::llround((run.across > 0 ? 1 - run.across : 0) * 1.0 * plan.bytes_across);
   plan.bytes_across -= bytes, plan.step.bytes_sent -= bytes, plan.step.bytes_received -= bytes;
   if (machine != nullptr)

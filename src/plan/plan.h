@@ -55,7 +55,7 @@ struct Plan {
   std::int64_t total_peak = 0;    ///< most bytes reserved at any moment of the whole run
   comm::Traffic step{};           ///< traffic of a step
   std::int64_t bytes_across = 0;  ///< bytes of them that are sent to other shard groups
-  double products = 0;            ///< floating-point operations of the step's matrix products
+  double products = 0;  ///< floating-point operations of matrix products, for a token of a step
   std::optional<Played> time{};   ///< times of a step on a machine
   std::deque<Span> spans{};       ///< the spans of that step, for a trace
 

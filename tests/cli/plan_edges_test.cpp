@@ -32,6 +32,42 @@ nlohmann::ordered_json json_of(const std::string& words) {
   return cli::json_of(o, plan_of(o));
 }
 
+// Utilisation is arithmetic that a token costs, times the tokens of a second, however unequal the
+// shares of the ranks are.
+TEST(PlanEdges, UtilisationGoesWithTheTokensOfASecond) {
+  for (const char* words : {"--model=gpt2 --batch_size=12 --gradient_accumulation_steps=5",
+                            "--batch_size=7 --recompute=block --machine=a100-80"}) {
+    std::vector<double> tokens;  // operations for a token, as a share of the peak
+    for (const int ranks : {1, 2, 4, 5, 6, 7}) {
+      const auto json = json_of(fmt::format("--machine=h100 {} --ranks={}", words, ranks));
+      tokens.push_back(json["mfu"].get<double>() / json["tokens_per_s"].get<double>());
+    }
+    for (const double each : tokens) EXPECT_NEAR(each / tokens[0], 1, 1e-12) << words;
+  }
+}
+
+// No kernel computes faster than its machine, in either precision.
+TEST(PlanEdges, UtilisationIsAtMostOne) {
+  for (const char* machine : {"a100-40", "a100-80", "h100", "h100-96", "h200"}) {
+    for (const char* dtype : {"float32", "bfloat16"}) {
+      for (const char* block : {"64", "8192", "65536", "1000000"}) {
+        for (const char* model : {"--model=gpt2", "--n_layer=2", "--model=llama-3-8b"}) {
+          const auto json = json_of(fmt::format("--machine={} --param_dtype={} --block_size={} {}",
+                                                machine, dtype, block, model));
+          EXPECT_LE(json["hfu"], 1) << machine << " " << dtype << " " << block << " " << model;
+        }
+      }
+    }
+  }
+}
+
+TEST(PlanEdges, FitIsAPartOfTheMachine) {
+  const std::string words = "--model=llama-3-8b --machine=h100 --fit=";
+  EXPECT_EQ(usage_error([&] { json_of(words + "79GiB"); }), "no error");
+  const std::string error = usage_error([&] { json_of(words + "800GB"); });
+  EXPECT_NE(error.find("--fit: expected at most what --machine=h100 has"), error.npos) << error;
+}
+
 // A few of the ranks that are offered may be refused, as they divide no accumulation steps.
 TEST(PlanEdges, AnyPlanThatDoesNotFitSaysWhatWould) {
   std::mt19937 random(1);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 
 #include "gpt/gpt.h"
 #include "plan/plan.h"
@@ -16,13 +17,16 @@ namespace {
 
 constexpr std::int64_t kL = 3, kC = 8, kV = 11, kT = 5, kB = 2;
 
+// The operations for all tokens of a step.
 double products(bool recompute, bool bias, std::vector<std::int64_t> rows) {
   gpt::GPT model(
       {.block_size = kT, .vocab_size = kV, .n_layer = kL, .n_head = 2, .n_embd = kC, .bias = bias});
   for (const auto& block : model.blocks()) block->recompute = recompute;
+  const std::int64_t all = std::reduce(rows.begin(), rows.end()) * kT;
   return plan(model, {.options = {.wrap_policy = fsdp::is_a<gpt::Block>},
                       .work = {.rows = std::move(rows), .tokens = kT}})
-      .products;
+             .products *
+         all;
 }
 
 constexpr double kBlocks = kL * 12 * kC * kC;             // parameters of matrix products
