@@ -101,6 +101,7 @@ Cost attention_cost(const Operands& a, int products, int rows_read, int rows_wri
   const double sums = moves({a.lse}, {}).read, more = products > 2 ? keys_and_values : sums;
   const double out = rows_written * bytes + more;
   return {.narrowest = T,
+          .bfloat16 = a.q.rows.dtype() == DType::bfloat16,
           .attention = 2.0 * products * pairs * static_cast<double>(a.y.dim(2)),
           .flops = 20 * pairs * a.q.heads,
           .read = rows_read * bytes + keys_and_values * T / n + (products > 2 ? sums : 0),

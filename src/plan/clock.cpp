@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace nanofsdp::plan {
@@ -191,12 +192,13 @@ double work_seconds(const Machine& machine, const Setup& setup, const Cost& cost
   const bool cpu = on_cpu(machine);
   const double cores = cpu ? std::min<double>(setup.threads, cores_of(machine, setup)) : 1;
   const double peak = cost.bfloat16 ? machine.products_bfloat16 : machine.products_float32;
+  // The kernel's rate is one of bfloat16. In float32 it is at most the processor's.
+  const double attention = std::min(machine.attention, cost.bfloat16 ? HUGE_VAL : peak);
   const double side = std::max(1.0, cost.narrowest);
   const double thin = 1 + machine.product_half_width / side;
   const double brief = 1 + machine.attention_half_length / side;
   const double products = thin * cost.products / (peak * machine.product_efficiency) / cores;
-  const double other =
-      (brief * cost.attention / machine.attention + cost.flops / machine.flops) / cores;
+  const double other = (brief * cost.attention / attention + cost.flops / machine.flops) / cores;
   const double bytes = cost.read + (cpu ? cost.overwritten : cost.written);
   const double memory =
       bytes * machine.sharers(setup.ranks) / (machine.memory_bandwidth * machine.memory_efficiency);
@@ -206,8 +208,10 @@ double work_seconds(const Machine& machine, const Setup& setup, const Cost& cost
 
 Transfer transfer(const Machine& machine, const Setup& setup, const Payload& payload) {
   const double n = payload.ranks;
-  const double k = std::clamp(std::floor(machine.node_ranks / payload.stride), 1.0, n);
-  const double m = std::ceil(n / k);
+  const double here = std::max(1.0, std::floor(machine.node_ranks / payload.stride));
+  const bool alike = n * payload.stride >= setup.ranks || setup.ranks <= machine.node_ranks;
+  const double k = alike ? std::min(here, n) : std::gcd(std::llround(here), payload.ranks);
+  const double m = std::ceil((here - k + n) / here);
   const double ranks = machine.sharers(setup.ranks);
   const double cards = on_cpu(machine) ? 1 / ranks : k;
   const double inside = machine.node_bandwidth / ranks;

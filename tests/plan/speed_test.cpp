@@ -24,7 +24,7 @@ TEST(Transfer, OfGpusIsARing) {
   expect_transfer(of(2, 2), 1, 8, false);
   expect_transfer(of(4, 4), 3 * 3, 80, true);  // 1 on each
   expect_transfer(of(2, 8), 3, 80, true);
-  expect_transfer(of(6, 1), 4 + 3, 20, true);  // 4 and 2: a node that has begun counts
+  expect_transfer(of(6, 1), 4 + 3, 40, true);  // 4 and 2, or 2 and 4: two cards of a node
   m.network_oversubscription = 2;
   expect_transfer(of(8, 1), 6 + 3, 40, true);
   m.network_efficiency = 0.5;
@@ -34,6 +34,21 @@ TEST(Transfer, OfGpusIsARing) {
   expect_transfer(of(8, 1), 6 + 3, 16, true);
   m.node_bandwidth = 1;  // a group with one rank on each node does not use it
   expect_transfer(of(4, 4), 3 * 3, 3.2, true);
+}
+
+// Groups of 3 on nodes of 4: ranks 3 to 5 lie on two. The machine's only group lies as well as it
+// can.
+TEST(Transfer, OfGroupsThatStraddleNodesIsThatOfTheGroupThatIsSplit) {
+  const auto of = [](int all, int ranks) {
+    return transfer(gpu(), {.ranks = all}, {.bytes = 800, .ranks = ranks});
+  };
+  expect_transfer(of(12, 3), 1 + 3, 80, true);  // 1 and 2
+  expect_transfer(of(12, 6), 4 + 3, 40, true);
+  expect_transfer(of(6, 6), 4 + 3, 20, true);  // 4 and 2: a node that has begun counts
+  expect_transfer(of(12, 4), 3, 8, false);
+  expect_transfer(of(16, 8), 6 + 3, 20, true);
+  expect_transfer(of(3, 3), 2, 8, false);
+  expect_transfer(of(4, 2), 1, 8, false);
 }
 
 TEST(Transfer, OfCpusSharesMemoryAndNetworkOfTheNodeAndIsAllWork) {
@@ -52,6 +67,11 @@ TEST(WorkSeconds, AreTheRoofline) {
   EXPECT_EQ(seconds({.flops = 2, .read = 2, .written = 1}), 3);
   EXPECT_EQ(seconds({.products = 8, .narrowest = 4, .attention = 3, .flops = 1}), 12);
   EXPECT_EQ(seconds({.products = 8, .narrowest = 4, .bfloat16 = true}), 4);
+  EXPECT_EQ(seconds({.bfloat16 = true, .attention = 3}), 3);
+  m.products_float32 = 0.5;
+  EXPECT_EQ(seconds({.attention = 3}), 6) << "no kernel is faster than the processor";
+  EXPECT_EQ(seconds({.bfloat16 = true, .attention = 3}), 3);
+  m = gpu();
   m.product_half_width = 12;
   EXPECT_EQ(seconds({.products = 8, .narrowest = 12}), 16);
   EXPECT_EQ(seconds({.products = 8, .narrowest = 4}), 32);
