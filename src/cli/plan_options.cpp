@@ -97,7 +97,7 @@ void note_idle(PlanOptions& o, CommandLine& line) {
                   {o.is_ours(), "ours"},
                   {!o.is_ours() && !shape->is_llama, "gpt"},
                   {!o.is_ours(), "published"},
-                  {o.model != "gpt", "named"},
+                  {o.model != "gpt" || line.given("vocab_size"), "counted"},
                   {bare || line.given("model"), "chosen"},
                   {t.recompute == gpt::Recompute::none, "kept"},
                   {!timed, "untimed"},
@@ -139,7 +139,9 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
 plan::Machine PlanOptions::find_machine() const {
   plan::Machine found = plan::find_machine(machine);
   if (network > 0) found.network_bandwidth = network;
-  if (fit > 0) found.memory = std::min(found.memory, fit * found.sharers(ranks()));
+  const double memory = fit > 0 ? fit * found.sharers(ranks()) : found.memory;
+  require(memory <= found.memory, "fit", "at most what --machine=" + machine + " has", memory);
+  found.memory = memory;
   if (practice.attention == "ours") return found;
   require(found.attentions.contains(practice.attention), "attention",
           "a kernel that this --machine knows", practice.attention);

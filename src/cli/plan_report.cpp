@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <span>
 
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
@@ -31,7 +30,9 @@ std::vector<Words> changes_of(const PlanOptions& o) {
         fmt::format("{} --shard_size={}", t.shard_size > 0 ? "" : " --strategy=hybrid_shard", n));
   for (auto n = t.batch_size / 2; n >= 1; n /= 2)
     rows.push_back(fmt::format(" --batch_size={}", n));
-  for (int n = t.ranks; n <= 64 * t.ranks; n *= 2) ranks.push_back(ranks_typed(o, n));
+  // Ranks on CPUs share the memory of their machine, so there fewer ranks need less.
+  for (int n = t.ranks; n >= 1 && n <= 64 * t.ranks; n = o.is_gpu() ? 2 * n : n / 2)
+    ranks.push_back(ranks_typed(o, n));
   const std::string whole = t.shard_size > 0 ? " --shard_size=0" : "";
   std::vector<Words> all = {{""},
                             {" --recompute=none", " --recompute=selective", " --recompute=block"},
@@ -51,9 +52,10 @@ std::vector<Words> changes_of(const PlanOptions& o) {
 
 // Names the largest class of memory of a plan that is too large after all changes, and a way to
 // make it smaller.
-std::string beyond_fsdp(const ordered_json& plan, bool tensor_helps) {
+std::string beyond_fsdp(const ordered_json& plan, bool tensor_helps, bool gpu) {
   const auto most = std::max_element(plan["bytes"].begin(), plan["bytes"].end());
   const std::string help = tensor_helps                  ? "tensor parallelism:"
+                           : !gpu                        ? "a smaller model, or more memory"
                            : most.key() == "activations" ? "shorter rows, or context parallelism"
                            : most.key().starts_with("unsharded")
                                ? "smaller units, or tensor parallelism"
@@ -90,10 +92,9 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
   }
   const auto tokens = static_cast<double>(std::ranges::max(run.work.rows) * run.work.tokens);
   // With more elements, 64 bits might not be enough for the bytes.
-  require(made * tokens <= 1e17, "batch_size", "fewer tokens, for so large a model", t.batch_size);
-  require(16 * numel * static_cast<double>(std::ssize(run.work.rows)) <= 9e18,
-          "gradient_accumulation_steps", "fewer, for so large a model",
-          t.gradient_accumulation_steps);
+  const bool fits =
+      made * tokens <= 1e17 && 16 * numel * static_cast<double>(std::ssize(run.work.rows)) <= 9e18;
+  require(fits, "batch_size", "fewer tokens, or gradient_accumulation_steps", t.batch_size);
   run.threads = o.is_gpu() ? 1 : comm::threads_per_rank(t, t.ranks);
   return plan::plan(*model, run, timed ? on : nullptr);
 }
@@ -176,14 +177,10 @@ std::string what_would_fit(const PlanOptions& o) {
   bool alone = false;                     // whether FSDP alone makes it fit
   const auto untimed = [&](const std::string& words) { return row_of(o, words, false); };
   const bool one = o.training.ranks == 1;  // with more ranks, more options change something
-  ordered_json unchanged = untimed("");
-  for (Words& kind : std::span(all).subspan(1, all.size() - 5)) {  // most have their value already
-    std::erase_if(kind, [&](const std::string& words) {
-      unchanged["typed"] = words;
-      return !one && untimed(words) == unchanged;
-    });
-  }
-  std::erase(all, Words());
+  Words& more = all.back();                // the most ranks come last; a plan may refuse them
+  const auto widen = [&](const std::string& words) {
+    while (more.size() > 1 && untimed(words + more.back()).contains("refused")) more.pop_back();
+  };
   const auto fits = [&](const std::string& words) { return untimed(words).value("fits", false); };
   // The first change of a kind that fits behind these words costs least time.
   const auto try_behind = [&](const std::string& words, const Words& kind) {
@@ -202,9 +199,11 @@ std::string what_would_fit(const PlanOptions& o) {
   std::string text, every;
   if (!alone) {
     text = "  no single change of FSDP makes it fit; these do:\n";
+    widen("");
     double least = HUGE_VAL;
     for (std::size_t i = 0; i + 4 < n; ++i) {
-      const double peak = untimed(every + all[i].back()).value("peak_bytes", least);
+      const double peak =
+          untimed(every + all[i].back() + (one ? more.back() : "")).value("peak_bytes", least);
       if (peak < least) least = peak, every += all[i].back();
     }
     for (std::size_t j = 2; j < n; ++j) {
@@ -215,9 +214,8 @@ std::string what_would_fit(const PlanOptions& o) {
   for (const char* tensor : {"", " --tensor=2", " --tensor=4", " --tensor=8"})
     if (offers.empty() || (!alone && *tensor == '\0')) try_behind(every + tensor, all.back());
   if (!alone) {
-    Words& more = all.back();  // the most ranks come last; a plan may refuse them
-    while (more.size() > 1 && untimed(every + more.back()).contains("refused")) more.pop_back();
-    text = beyond_fsdp(untimed(every + more.back()), !offers.empty());
+    widen(every);
+    text = beyond_fsdp(untimed(every + more.back()), !offers.empty(), o.is_gpu());
   }
   for (int left = 6; const auto& [speed, row] : offers)
     if (left-- > 0)

@@ -222,7 +222,7 @@ TEST(Plan, RefusesWhatContradicts) {
       {{"--n_layer=1000", "--n_embd=1000000", "--gradient_accumulation_steps=100"},
        "--gradient_accumulation_steps: expected fewer"},
       {{"--batch_size=1000000", "--block_size=1000000", "--n_embd=1000000"},
-       "--batch_size: expected fewer tokens, for so large a model"},
+       "--batch_size: expected fewer tokens, or gradient_accumulation_steps"},
       {{"--layout=nonsense"},
        "--layout: expected flat or per_parameter or row_aligned, got 'nonsense'"},
       {{"--machine=h300"}, "machine 'h300': expected a text file, or one that is built in"},

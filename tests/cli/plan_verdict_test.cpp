@@ -230,6 +230,29 @@ TEST(PlanTime, IsOfWhatHappens) {
   }
 }
 
+// From one rank, what only saves memory on many ranks is tried with many.
+TEST(PlanAdvice, FromOneRankUndoesWhatKeepsManyFromFitting) {
+  for (const char* typed : {"--zero=0", "--param_dtype=float32", "--recompute=none"}) {
+    const std::string text = printed(
+        std::string("--machine=a100-80 --model=llama-3-70b --batch_size=8 --ranks=1 ") + typed);
+    EXPECT_NE(text.find(" would take "), text.npos) << text;
+    EXPECT_EQ(text.find("more ranks, or offloading"), text.npos) << text;
+  }
+}
+
+// Ranks on CPUs share one memory, so more of them need more.
+TEST(PlanAdvice, OffersFewerRanksOnACpu) {
+  const std::string rest =
+      "--n_layer=24 --n_embd=2048 --n_head=16 --block_size=512 --recompute=block --batch_size=8 "
+      "--machine=" NANOFSDP_SOURCE_DIR "/data/machines/cpu-2.txt --ranks=8";
+  const std::string text = printed(rest);
+  EXPECT_NE(text.find("does not fit"), text.npos) << text;
+  EXPECT_NE(text.find(" --ranks=4"), text.npos) << text;
+  EXPECT_TRUE(json_of(rest + " --ranks=4")["fits"]);
+  const std::string large = printed(rest + " --n_layer=96");
+  EXPECT_NE(large.find("what helps is a smaller model, or more memory"), large.npos) << large;
+}
+
 // Tensor parallelism is offered beside FSDP's changes. It is what helps if they cannot.
 TEST(PlanAdvice, OffersTensorParallelism) {
   const std::string both = printed("--model=llama-3-70b --machine=h100 --ranks=64");
