@@ -78,9 +78,10 @@ std::string explain_plan(const plan::Plan& plan, const Ledger& held, const comm:
     if (plan.of(c) > 0 || bytes > 0) row(name_of(c), plan.of(c), bytes);
   }
   row("in all", plan.total_peak, held.total_peak());
-  const std::int64_t at_rest = plan.of(MemoryClass::parameter_shards) +
-                               plan.of(MemoryClass::gradient_shards) +
-                               plan.of(MemoryClass::optimizer);
+  const std::int64_t at_rest =
+      plan.of(MemoryClass::parameter_shards) + plan.of(MemoryClass::gradient_shards) +
+      plan.of(MemoryClass::optimizer) +
+      plan.memory[static_cast<std::size_t>(MemoryClass::unsharded_parameters)].in_use;
   text +=
       fmt::format("  between steps {:.2f} bytes a parameter: parameters, gradients, optimizer\n",
                   static_cast<double>(at_rest) / static_cast<double>(plan.numel()));
