@@ -46,7 +46,9 @@ Rates print_race(const BenchOptions& options, const std::string& title,
   Rates rates;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto& [name, work, unit, limit, measure] = candidates[i];
-    const auto& [seconds, bytes] = samples[i][samples[i].size() / 2];
+    const auto& [slow, bytes] = samples[i][samples[i].size() / 2];
+    // The median of an even number lies between the two in the middle.
+    const double seconds = (samples[i][(samples[i].size() - 1) / 2].seconds + slow) / 2;
     const double rate = rates[title + ", " + name] = work / seconds;
     fmt::print("  {:<36} {:>10.3f} ms ({:.3f} to {:.3f}) {:>9.2f} {}", name, 1e3 * seconds,
                1e3 * samples[i].front().seconds, 1e3 * samples[i].back().seconds, rate, unit);

@@ -40,6 +40,10 @@ TEST(Bench, PrintsTheMedianTheRateAndTheFractionOfTheLimit) {
   EXPECT_NE(out.find("2000.000 ms (1000.000 to 9000.000)      5.00 GB/s\n"), out.npos) << out;
   EXPECT_NE(out.find("2.50 GB/s, 50 % of limit\n"), out.npos) << out;
   ::testing::internal::CaptureStdout();
+  print_race({.rounds = 2, .rows = "title, "}, "title", {candidate("limit", "", {1, 2})});
+  const std::string between = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(between.find("1500.000 ms (1000.000 to 2000.000)"), between.npos) << between;
+  ::testing::internal::CaptureStdout();
   print_race({.rounds = 1, .rows = "title, row"}, "title",
              {candidate("limit", "", {}), candidate("row", "limit", {4})});
   const std::string filtered = ::testing::internal::GetCapturedStdout();
