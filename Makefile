@@ -69,7 +69,7 @@ install: build ## + Put the library for other programs, and nanofsdp, into PREFI
 	@umask 022; cmake --install build/release --prefix "$$PREFIX"
 
 uninstall: ## + Remove from PREFIX=/usr/local what `make install` has put there
-	cd "$$PREFIX" && rm -rf bin/nanofsdp include/nanofsdp lib*/libnanofsdp.a lib*/cmake/nanofsdp \
+	cd "$$DESTDIR$$PREFIX" && rm -rf bin/nanofsdp include/nanofsdp lib*/libnanofsdp.a lib*/cmake/nanofsdp \
 	  lib*/pkgconfig/nanofsdp.pc
 
 one: ## The whole idea in one file: without FSDP, then on 1, 2 and 4 ranks (10 seconds)

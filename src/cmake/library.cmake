@@ -86,7 +86,15 @@ install(EXPORT nanofsdp NAMESPACE nanofsdp:: FILE nanofsdpTargets.cmake DESTINAT
 install(FILES ${PROJECT_BINARY_DIR}/nanofsdpConfig.cmake
   ${PROJECT_BINARY_DIR}/nanofsdpConfigVersion.cmake DESTINATION ${package})
 
-file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+# A directory outside the prefix is named by its whole path, and then the prefix is, too.
+set(pc_prefix ${CMAKE_INSTALL_PREFIX})
+if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  set(pc_prefix \${pcfiledir}/${to_prefix})
+endif()
+foreach(kind IN ITEMS LIB INCLUDE)
+  cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_${kind}DIR BASE_DIRECTORY \${prefix} OUTPUT_VARIABLE pc_${kind})
+endforeach()
 list(JOIN linked " " libs)
 string(APPEND libs " ${take_processor_check}")
 if(has_cuda)

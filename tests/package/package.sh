@@ -125,6 +125,13 @@ else
   echo "pkg-config: skipped, as it is missing"
 fi
 
+staged="$out/stage$prefix"
+mkdir -p "$staged"
+cp -R "$prefix/." "$staged"
+quietly "make uninstall, staged" make -C "$here/../.." uninstall "PREFIX=$prefix" "DESTDIR=$out/stage"
+left=$(find "$staged" ! -type d)
+[ -z "$left" ] || fail "make uninstall with a DESTDIR leaves $left"
+[ -n "$(find "$prefix" ! -type d)" ] || fail "make uninstall with a DESTDIR takes what is outside it"
 quietly "make uninstall" make -C "$here/../.." uninstall "PREFIX=$prefix"
 left=$(find "$prefix" ! -type d)
 [ -z "$left" ] || fail "make uninstall leaves $left"
