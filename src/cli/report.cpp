@@ -182,8 +182,7 @@ class Report final : public train::Listener {
     const Ledger& ledger = context_.ledger;
     Overlap hidden;
     if (spans_say_when_work_ran(context_.device)) hidden = overlap(context_.tracer.spans());
-    line("");
-    line(fmt::format("loss       train {:.4f}, val {:.4f}", last_evaluation_.train_loss,
+    line(fmt::format("\nloss       train {:.4f}, val {:.4f}", last_evaluation_.train_loss,
                      last_evaluation_.val_loss));
     const double mean = step_seconds_ / static_cast<double>(std::max<std::int64_t>(steps_, 1));
     line(fmt::format("time       {:.1f} s, of which {} took {:.1f} s, {:.2f} ms each",
@@ -195,7 +194,7 @@ class Report final : public train::Listener {
                       1e2 * utilisation(mean), 1e-9 * flops_ / mean, 1e-9 * peak_flops_));
     if (t.bytes_sent > 0)
       line(
-          fmt::format("moved      a rank sent {} and received {}: {} all-gathers, {} "
+          fmt::format("moved      in its steps a rank sent {} and received {}: {} all-gathers, {} "
                       "reduce-scatters, {} all-reduces",
                       megabytes(t.bytes_sent), megabytes(t.bytes_received), grouped(t.all_gathers),
                       grouped(t.reduce_scatters), grouped(t.all_reduces)));

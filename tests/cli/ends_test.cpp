@@ -122,7 +122,7 @@ TEST(Pauses, OfTheReaderOfANonBlockingPipeAreWaitedFor) {
 TEST(Ends, OfCompareByASignalAreSaid) {
   const TemporaryDirectory d;
   Process process(d.file(""), command({"compare"}, {"--ranks=2", "--max_iters=1000000"}));
-  process.wait_for_output("of nanoGPT's recipe");
+  process.wait_for_output("under each stage");
   while (process.children().size() < 2) std::this_thread::sleep_for(1ms);
   kill(process.pid(), SIGTERM);
   EXPECT_EQ(process.wait(20s), 1);
