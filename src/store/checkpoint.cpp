@@ -190,20 +190,20 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
                             "all ranks must see the same --out_dir, in which no run saves now");
   // If the files are not as the manifest says, they may be those of a newer checkpoint.
   const auto load = [&](const auto& work) {
-    const auto require_same = [&] {
-      NANOFSDP_REFUSE_IF(read_manifest(out_dir).fingerprint != manifest.fingerprint,
-                         .what = "checkpoint '" + directory.string() + "'",
-                         .got = "another one, which a run has saved meanwhile",
-                         .hint = "start again");
+    const auto require_same = [&](const fs::path& place) {
+      NANOFSDP_REFUSE_IF(
+          place != directory || read_manifest(out_dir).fingerprint != manifest.fingerprint,
+          .what = "checkpoint '" + directory.string() + "'",
+          .got = "another one, which a run has saved meanwhile", .hint = "start again");
     };
     together(model, kLoads, [&](FileRecord&) {
       try {
         work();
-      } catch (const UsageError&) {
-        require_same();
+      } catch (const UsageError&) {  // a run may also have renamed the directory of the same one
+        require_same(checkpoint_path(out_dir));
         throw;
       }
-      require_same();
+      require_same(directory);
     });
   };
   const std::size_t files = manifest.files.size();
