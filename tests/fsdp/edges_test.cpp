@@ -140,14 +140,17 @@ struct Named final : nn::Module {
   testing::CallerLayer layer, other;
 };
 
-// Ranks that do not have the same model say so in their first forward.
+// Ranks that do not have the same model say so in their first forward, whether its layers are units
+// or not.
 TEST(Ranks, AgreeOnTheLayoutAndOnNames) {
-  const auto expect_disagreement = [](LayoutKind other, const char* name, bool after = true) {
+  const auto expect_disagreement = [](LayoutKind other, const char* name, bool after = true,
+                                      const WrapPolicy& units = {}) {
     testing::run_ranks(Backend::local, 2, [&](Context& context, auto world) {
       const bool second = context.rank == 1;
       comm::Mesh mesh(std::move(world));
       Named model(second ? name : "a", after || !second);
-      ShardedModel sharded(context, model, mesh, {.layout = second ? other : LayoutKind::flat});
+      ShardedModel sharded(context, model, mesh,
+                           {.layout = second ? other : LayoutKind::flat, .wrap_policy = units});
       for (nn::Parameter* p : model.named_parameters())  // the same in each order
         p->init = nn::Init::ones();
       Generator generator(1);
@@ -160,6 +163,7 @@ TEST(Ranks, AgreeOnTheLayoutAndOnNames) {
   expect_disagreement(LayoutKind::row_aligned, "a");
   expect_disagreement(LayoutKind::flat, "b");
   expect_disagreement(LayoutKind::flat, "a", /*after=*/false);
+  expect_disagreement(LayoutKind::flat, "a", /*after=*/false, is_a<testing::CallerLayer>);
 }
 
 TEST(Ranks, AgreeOnTheStrategy) {
