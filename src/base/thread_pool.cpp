@@ -46,7 +46,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(std::int64_t n, std::int64_t grain, const RangeBody& body) {
   const auto width = std::clamp<std::int64_t>(n / std::max<std::int64_t>(grain, 1), 1, threads());
-  if (width == 1) return body(0, n);
+  if (width == 1 || running_.exchange(true)) return body(0, n);
   errors_.assign(static_cast<std::size_t>(threads()), nullptr);
   body_ = &body, n_ = n;
   chunk_ = (n + width - 1) / width;
@@ -55,6 +55,7 @@ void ThreadPool::run(std::int64_t n, std::int64_t grain, const RangeBody& body) 
   round_.notify_all();
   run_range(0);
   while (const auto left = pending_.load(std::memory_order_acquire)) wait_while(pending_, left);
+  running_ = false;
   for (const std::exception_ptr& error : errors_)
     if (error) std::rethrow_exception(error);
 }

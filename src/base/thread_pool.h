@@ -29,7 +29,8 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Cuts [0, n) into equal ranges and runs them all; the caller runs the first. Returns when all
-  /// ranges are done.
+  /// ranges are done. If the body calls it, or another thread while it runs, this call runs all of
+  /// [0, n) itself.
   /// @throws what the body threw in the first range in which it threw, after all ranges are done
   void run(std::int64_t n, std::int64_t grain, const RangeBody& body);
 
@@ -42,7 +43,7 @@ class ThreadPool {
   std::int64_t n_ = 0, chunk_ = 0;
   std::atomic<std::uint32_t> round_{0};    // changes when a loop begins
   std::atomic<std::uint32_t> pending_{0};  // workers that have not finished the loop
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, running_{false};
   std::vector<std::exception_ptr> errors_;  // the exception of each range
   std::vector<std::thread> workers_;
 };

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -34,6 +35,27 @@ TEST(ThreadPool, ThrowsWhatTheFirstRangeThrewAfterAllAreDone) {
       pool.run(threads, 1, [&](std::int64_t begin, std::int64_t end) { sum += end - begin; });
       EXPECT_EQ(sum, threads);
     }
+  }
+}
+
+// A loop in a range of another one, and a loop of another thread, visit every index once, too.
+TEST(ThreadPool, RunsALoopWithinALoop) {
+  for (int threads = 1; threads <= 4; ++threads) {
+    ThreadPool pool(threads);
+    std::array<std::atomic<int>, 64> visits{};
+    const auto inner = [&](std::int64_t i) {
+      pool.run(8, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t j = begin; j < end; ++j) ++visits.at(8 * i + j);
+      });
+    };
+    for (int round = 0; round < 50; ++round) {
+      std::thread other([&] { inner(7); });
+      pool.run(7, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) inner(i);
+      });
+      other.join();
+    }
+    for (const auto& each : visits) EXPECT_EQ(each, 50);
   }
 }
 
