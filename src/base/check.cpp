@@ -15,8 +15,10 @@ std::string shown(const std::string& text) {
   std::string line;
   for (const char c : text) {
     if (line.size() >= kLongest) return line + "...";
-    const bool control = static_cast<unsigned char>(c) < ' ' || c == 0x7f;
-    line += c == '\n' ? "\\n" : control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+    const auto code = static_cast<unsigned char>(c);
+    const bool c1 = code >= 0x80 && code < 0xa0 && line.ends_with('\xc2');  // U+0080 to U+009F
+    const bool control = code < ' ' || code == 0x7f || c1;
+    line += c == '\n' ? "\\n" : control ? fmt::format("\\x{:02x}", code) : std::string(1, c);
   }
   return line;
 }

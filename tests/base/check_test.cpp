@@ -68,6 +68,12 @@ TEST(UsageError, IsNoErrorOfTheProgram) {
   }
 }
 
+// Characters of Latin-1's second block move the cursor, too. Their UTF-8 begins as that of letters.
+TEST(UsageError, ShowsWhatMovesTheCursor) {
+  const UsageError error({.what = "\x1b[2J \xc2\x9b \xc2\x85 \xc2\xa0 \xc3\x9f"});
+  EXPECT_STREQ(error.what(), "\\x1b[2J \xc2\\x9b \xc2\\x85 \xc2\xa0 \xc3\x9f");
+}
+
 TEST(Words, OfAnErrorAreItsOwnUnlessItHasNone) {
   EXPECT_EQ(words_of(std::runtime_error("the disk is full")), "the disk is full");
   EXPECT_EQ(words_of(std::bad_alloc()), "memory ran out");
