@@ -1,7 +1,6 @@
 /// @file
 /// @brief nanofsdp: train, evaluate and sample a GPT with fully sharded data parallelism.
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -9,11 +8,10 @@
 #include <string>
 #include <vector>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/build_info.h"
-#include "base/check.h"
+#include "base/file.h"
 #include "base/platform.h"
 #include "base/version.h"
 #include "cli/commands.h"
@@ -35,21 +33,6 @@ constexpr const char* kHelp =
     "\n"
     "`nanofsdp train --help` and so on list the options that most runs need, --help=all lists\n"
     "every option; `nanofsdp --version` says which one this is.\n";
-
-// Opens /dev/null for each of stdin, stdout and stderr that was closed when the program started.
-// Otherwise a file that the program opens would take its place. Nothing can be written there, and
-// flush_stdout() will report that. The signal is ignored, so that a file that exceeds the shell's
-// limit is an error of write(), like a full disk.
-void prepare_for_output() {
-  std::signal(SIGXFSZ, SIG_IGN);
-  int file = STDIN_FILENO;
-  while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDONLY);
-  close(file);
-  // Some programs make a pipe non-blocking, and give it to those that they start. If its reader
-  // pauses, we wait.
-  for (const int output : {STDOUT_FILENO, STDERR_FILENO})
-    fcntl(output, F_SETFL, fcntl(output, F_GETFL) & ~O_NONBLOCK);
-}
 
 // The process that the user has started. Ranks may be its children.
 const pid_t kFirst = getpid();
@@ -90,7 +73,7 @@ int main(int argc, char** argv) {
   nanofsdp::keep_freed_memory();
   std::set_terminate(end_without_memory);
   try {
-    prepare_for_output();
+    nanofsdp::prepare_for_output();
     const int exit_code = nanofsdp::with_named_errors([&] { return run({argv + 1, argv + argc}); });
     // For another exit code, an error has been printed already.
     if (exit_code == 0) nanofsdp::cli::flush_stdout();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -76,6 +77,15 @@ MappedFile::MappedFile(const std::string& path, Fault fault) {
 
 std::uint64_t fingerprint_of(const std::string& path) {
   return fingerprint(MappedFile(path, {.what = "cannot read '" + path + "'"}).bytes());
+}
+
+void prepare_for_output() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  int file = STDIN_FILENO;
+  while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDONLY);
+  ::close(file);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO})
+    fcntl(output, F_SETFL, fcntl(output, F_GETFL) & ~O_NONBLOCK);
 }
 
 }  // namespace nanofsdp

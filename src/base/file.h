@@ -11,7 +11,8 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief Reads files that the user names: as bytes, as a text, or mapped into memory.
+/// @brief Reads files that the user names: as bytes, as a text, or mapped into memory. And prepares
+/// those that a program has from its start.
 
 /// Reads all bytes of a regular file. Devices and pipes are refused, because they may have no end.
 /// @param fault says what the file is, what was expected and what to do; this function adds what it
@@ -43,6 +44,13 @@ class MappedFile {
   std::shared_ptr<void> memory_;
   std::size_t size_ = 0;
 };
+
+/// Opens /dev/null for each of stdin, stdout and stderr that was closed when the program started.
+/// Otherwise a file or a connection would take its place, and get what is printed. Nothing can be
+/// written there. Also, a file that exceeds the shell's limit is an error of write() from now on,
+/// like a full disk, and no signal. And an output that is a non-blocking pipe, which some programs
+/// give to those that they start, becomes one that waits for its reader.
+void prepare_for_output();
 
 /// The fingerprint of a file's bytes. The file may be larger than memory.
 /// @throws UsageError if it cannot be read

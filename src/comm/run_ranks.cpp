@@ -6,8 +6,8 @@
 #include <exception>
 #include <thread>
 
-#include "base/check.h"
 #include "base/cuda.h"
+#include "base/file.h"
 #include "comm/local.h"
 #include "launch/launch.h"
 
@@ -94,6 +94,7 @@ int threads_per_rank(const RanksOptions& options, int local_ranks, int cores) {
 int run_ranks(const RanksOptions& options, const RankBody& body) try {
   NANOFSDP_REFUSE_IF(options.timeout < 1, "timeout", "1 or more", std::to_string(options.timeout));
   keep_freed_memory();
+  prepare_for_output();
   auto rendezvous = launch::rendezvous_from([](const char* name) { return std::getenv(name); });
   if (!rendezvous) return with_named_errors([&] { return start_ranks(options, body); });
   rendezvous->patience = options.patience();
