@@ -106,7 +106,11 @@ bool Store::wait(milliseconds timeout, const std::function<bool()>& condition) {
   return condition();
 }
 
-void Store::set(const std::string& key, const std::string& value) { say({Kind::set, key, value}); }
+void Store::set(const std::string& key, const std::string& value) {
+  if (size() > 1) return say({Kind::set, key, value});
+  const std::lock_guard lock(mutex_);
+  values_[key] = value;
+}
 
 std::optional<std::string> Store::get(const std::string& key, milliseconds timeout) {
   say({Kind::get, key});
