@@ -169,7 +169,7 @@ Socket accept_on(const Socket& listener) {
 }
 
 Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = Clock::now() + std::min<std::chrono::milliseconds>(timeout, 24h);
   do {
     const sockaddr_in address = resolve(host, port, deadline);
     Socket socket = tcp_socket();
