@@ -58,7 +58,9 @@ void SafetensorsWriter::append(std::span<const float> values) {
                                  ? fmt::format("the {} elements of {}", numel, tensors_[next_].name)
                                  : "no more tensors",
                  .got = fmt::to_string(values.size()));
-  if (tensors_[next_++].dtype != "BF16") return file_.write(std::as_bytes(values));
+  const std::string& dtype = tensors_[next_++].dtype;
+  if (dtype == "F32") return file_.write(std::as_bytes(values));
+  NANOFSDP_CHECK(dtype == "BF16", "safetensors: append", "a tensor of F32 or BF16", dtype);
   std::vector<bfloat16> rounded(values.size());
   std::ranges::transform(values, rounded.begin(), to_bfloat16);
   file_.write(std::as_bytes(std::span(rounded)));
@@ -109,9 +111,6 @@ void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first,
                  .expected = fmt::format("elements within [0, {})", tensor.numel()),
                  .got = fmt::format("[{}, {})", first, first + count));
   const bool narrow = tensor.dtype == "BF16" || tensor.dtype == "F16";
-  if (!narrow && tensor.dtype != "F32")
-    malformed(path_, fmt::format("tensor '{}' in F32, BF16 or F16", tensor.name), tensor.dtype,
-              "convert it, as with tensor.to(torch.float32)");
   const std::size_t size = narrow ? sizeof(std::uint16_t) : sizeof(float);
   const auto from =
       data_.subspan(tensor.begin + static_cast<std::size_t>(first) * size, to.size() * size);

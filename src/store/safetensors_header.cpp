@@ -71,10 +71,13 @@ void malformed(const std::string& path, const std::string& expected, const std::
 
 void require_tensor(const TensorInfo& wanted, const TensorInfo* found, const std::string& path) {
   if (found == nullptr) malformed(path, "a tensor '" + wanted.name + "'", "none of that name");
-  if (*found == wanted) return;
-  malformed(path,
-            fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
-            fmt::format("[{}]", fmt::join(found->shape, ", ")));
+  if (!(*found == wanted))
+    malformed(path,
+              fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
+              fmt::format("[{}]", fmt::join(found->shape, ", ")));
+  if (found->dtype == "F32" || found->dtype == "BF16" || found->dtype == "F16") return;
+  malformed(path, fmt::format("tensor '{}' in F32, BF16 or F16", wanted.name), found->dtype,
+            "convert it, as with tensor.to(torch.float32)");
 }
 
 void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const TensorInfo> of_file,

@@ -204,6 +204,20 @@ TEST(Safetensors, RefusesADtypeThatItCannotWiden) {
   }
 }
 
+// Values are float32, and are written as they are or as bfloat16.
+TEST(Safetensors, WritesNoOtherDtype) {
+  for (const std::string dtype : {"F16", "I64", "F64", "F8_E4M3", "f32", ""}) {
+    const TemporaryDirectory directory;
+    nanofsdp::testing::expect_error<Error>(
+        [&] {
+          SafetensorsWriter writer(directory.file("w"), {{"w", {2}, dtype}}, {});
+          writer.append(std::vector<float>{1, 2});
+        },
+        "a tensor of F32 or BF16");
+    EXPECT_FALSE(std::filesystem::exists(directory.file("w")));
+  }
+}
+
 // Each of the 65,536 numbers is compared with the definition of the format.
 TEST(Safetensors, WidensFloat16Exactly) {
   const TemporaryDirectory directory;
