@@ -21,9 +21,10 @@ void sync_directory(const std::string& path);
 [[noreturn]] void cannot_write(const std::string& path);
 
 /// A file that exists as a whole or not at all. The bytes go to `path.tmp`, which replaces `path`
-/// in finish(). So a reader sees the old file or the new one, never half a file. If the object is
-/// destroyed before that, no file is left. If the process is killed, `path.tmp` is left, and the
-/// next NewFile of that path writes over it.
+/// in finish(). So a reader sees the old file or the new one, never half a file, if one program at
+/// a time writes the path (owned_directory.h). If the object is destroyed before that, no file is
+/// left. If the process is killed, `path.tmp` is left, and the next NewFile of that path writes
+/// over it.
 class NewFile {
  public:
   /// @throws UsageError if the file cannot be made

@@ -34,13 +34,13 @@ std::optional<Range> chunk_of(const TensorInfo& tensor, comm::Mesh& mesh) {
 }
 
 // Requires that the directory has no weights, because readers take every .safetensors file in it
-// for a part of the weights.
+// for a part of the weights, or those that an index names.
 void require_no_weights(const std::filesystem::path& directory) {
   std::error_code none;
   for (const std::filesystem::path& file : std::filesystem::directory_iterator(directory, none)) {
-    if (file.extension() != ".safetensors") continue;
+    if (file.extension() != ".safetensors" && file.stem().extension() != ".index") continue;
     NANOFSDP_REFUSE(.what = "weights to '" + directory.string() + "'",
-                    .expected = "a directory without .safetensors files",
+                    .expected = "a directory without .safetensors files and their index",
                     .got = "'" + file.filename().string() + "'",
                     .hint = "name another one, or remove these");
   }
@@ -182,7 +182,8 @@ std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& a
   return records;
 }
 
-void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata) {
+void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, Metadata metadata) {
+  for (const char* of_ranks : {kShardingInfo, kShards}) metadata.erase(of_ranks);
   require_names(model);
   std::optional<SafetensorsWriter> writer;
   together(model, kWrites, [&](FileRecord&) {

@@ -42,10 +42,12 @@ std::filesystem::path weights_path(const std::string& out_dir);
 
 /// Gathers the model unit by unit; rank 0 of its mesh writes it. Collective; when it returns on any
 /// rank, the file is on the disk.
-/// @param out_dir need not exist
+/// @param out_dir need not exist. One program at a time writes there (owned_directory.h)
+/// @param metadata without `shards` and `DCP_SHARDING_INFO`, which belong to files of ranks and are
+///   left out
 /// @throws UsageError, on every rank, if the file cannot be written; the earlier file is then still
 /// there. Error as require_names()
-void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata);
+void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, Metadata metadata);
 
 /// Gathers the model unit by unit; every rank writes
 /// DIR/shard-RANK-model-00001-of-00001.safetensors, RANK from 00001 up (weights_files.h).

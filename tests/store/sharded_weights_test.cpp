@@ -232,7 +232,12 @@ TEST(ShardedWeights, AreNotSavedBesideOthers) {
   at(1, kOther, [&](fsdp::ShardedModel& model) {
     EXPECT_TRUE(testing::one_line_with(
         testing::usage_error([&] { save_sharded_weights(directory.file("d"), model, {}); }),
-        {"without .safetensors files, got 'shard-0000", "name another one"}));
+        {"without .safetensors files and their index, got 'shard-0000", "name another one"}));
+    fs::create_directory(directory.file("i"));
+    directory.write("i/model.safetensors.index.json", "{}");
+    EXPECT_TRUE(testing::one_line_with(
+        testing::usage_error([&] { save_sharded_weights(directory.file("i"), model, {}); }),
+        {"and their index, got 'model.safetensors.index.json'"}));
     directory.write("file", "");
     EXPECT_TRUE(testing::one_line_with(
         testing::usage_error([&] { save_sharded_weights(directory.file("file"), model, {}); }),

@@ -9,6 +9,7 @@
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "nn/linear.h"
+#include "store/weights_files.h"
 #include "support/plain_models.h"
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
@@ -48,6 +49,19 @@ TEST(Weights, OfAnyModelComeBack) {
   save_weights(directory.file("new/deep"), saved.sharded, {});
   load_weights(directory.file("new/deep"), loaded.sharded);
   EXPECT_EQ(saved.values(), loaded.values());
+}
+
+// The metadata of ranks' files say how many they are, which would be wrong of one file.
+TEST(Weights, KeepTheMetadataOfSeveralFilesButForTheirNumber) {
+  const testing::TemporaryDirectory directory;
+  Sharded saved, loaded("b", 4, 77);
+  save_sharded_weights(directory.file("shards"), saved.sharded, {{"made_by", "a test"}});
+  const WeightsFiles files(directory.file("shards"));
+  ASSERT_TRUE(files.metadata().contains("shards"));
+  save_weights(directory.file("one"), saved.sharded, files.metadata());
+  load_weights(directory.file("one"), loaded.sharded);
+  EXPECT_EQ(saved.values(), loaded.values());
+  EXPECT_EQ(WeightsFiles(directory.file("one")).metadata(), (Metadata{{"made_by", "a test"}}));
 }
 
 // One error names everything that does not fit, and no parameter has been written.

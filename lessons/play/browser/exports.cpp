@@ -36,7 +36,7 @@ EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
 
 // A page has no files. So nobody asks for these ...
 void nanofsdp::store::load_weights(const std::string&, fsdp::ShardedModel&) {}
-void nanofsdp::store::save_weights(const std::string&, fsdp::ShardedModel&, const Metadata&) {}
+void nanofsdp::store::save_weights(const std::string&, fsdp::ShardedModel&, Metadata) {}
 nanofsdp::store::Metadata nanofsdp::store::load_checkpoint(const std::string&, fsdp::ShardedModel&,
                                                            fsdp::ShardedOptimizer&) {
   return {};
