@@ -176,8 +176,7 @@ std::string what_would_fit(const PlanOptions& o) {
   std::map<double, ordered_json> offers;  // the fastest first, one of each speed
   bool alone = false;                     // whether FSDP alone makes it fit
   const auto untimed = [&](const std::string& words) { return row_of(o, words, false); };
-  const bool one = o.training.ranks == 1;  // with more ranks, more options change something
-  Words& more = all.back();                // the most ranks come last; a plan may refuse them
+  Words& more = all.back();  // the most ranks come last; a plan may refuse them
   const auto widen = [&](const std::string& words) {
     while (more.size() > 1 && untimed(words + more.back()).contains("refused")) more.pop_back();
   };
@@ -202,12 +201,11 @@ std::string what_would_fit(const PlanOptions& o) {
     widen("");
     double least = HUGE_VAL;
     for (std::size_t i = 0; i + 4 < n; ++i) {
-      const double peak =
-          untimed(every + all[i].back() + (one ? more.back() : "")).value("peak_bytes", least);
+      const double peak = untimed(every + all[i].back() + more.back()).value("peak_bytes", least);
       if (peak < least) least = peak, every += all[i].back();
     }
     for (std::size_t j = 2; j < n; ++j) {
-      if (!one && !fits(every + (j + 4 < n ? "" : all[j].back()))) continue;  // so no pair fits
+      if (!fits(every + (j + 4 < n ? "" : all[j].back()))) continue;  // so no pair fits
       for (std::size_t i = 1; i < j; ++i) try_both(all[i], all[j]);
     }
   }

@@ -1,7 +1,6 @@
 #include "plan/plan.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "plan/outline.h"
 #include "plan/simulated.h"

@@ -66,8 +66,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
                     .expected = "the manifest of a checkpoint",
                     .hint = hint};
   return parse_json(text, fault, [](const json& j) {
-    const json format = j.is_object() ? j.value("format", json()) : json();
-    if (format != kFormat && format != kFormat1) throw std::invalid_argument("something else");
+    const json none = "something else", format = j.is_object() ? j.value("format", none) : none;
+    if (format != kFormat && format != kFormat1) throw std::invalid_argument(format.dump());
     if (j.at(kFingerprint) != fingerprint_of(j))
       throw std::invalid_argument("one whose fingerprint does not fit: it is damaged");
     return from_json(j);

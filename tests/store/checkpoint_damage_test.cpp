@@ -56,6 +56,10 @@ TEST(CheckpointDamage, IsToldWithItsFileAndChangesNothing) {
   expect("manifest.json", [](const std::string& p) { fs::remove(p); }, {"no such file"});
   expect("manifest.json", truncate, {"the manifest of a checkpoint"});
   expect("manifest.json", [](const std::string& p) { std::ofstream(p) << "{}"; }, {"something"});
+  const auto later = [](const std::string& p) {
+    std::ofstream(p) << R"({"format": "nanofsdp checkpoint, version 3"})";
+  };
+  expect("manifest.json", later, {"checkpoint, version 3"});
 }
 
 // The user is sent one save back, wherever the last one lies.
