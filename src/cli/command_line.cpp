@@ -4,10 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <iterator>
+#include <numeric>
 #include <span>
 #include <type_traits>
 
@@ -37,12 +38,11 @@ bool contains(const std::string& words, const std::string& word) {
 
 /// The number of letters that only one of two names has. A wrong letter counts twice, because each
 /// name has one that the other lacks.
-std::size_t unlike_letters(std::string a, std::string b) {
-  std::string unlike;
-  std::ranges::sort(a);
-  std::ranges::sort(b);
-  std::set_symmetric_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(unlike));
-  return unlike.size();
+int unlike_letters(std::string_view a, std::string_view b) {
+  std::array<int, 256> more{};  // how many more of each letter `a` has
+  for (const unsigned char letter : a) ++more[letter];
+  for (const unsigned char letter : b) --more[letter];
+  return std::accumulate(more.begin(), more.end(), 0, [](int s, int n) { return s + std::abs(n); });
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ CommandLine::Option& CommandLine::find(const std::string& name, const std::strin
   if (const auto found = options_.find(name); found != options_.end()) return found->second;
   const auto distance = [&](const auto& other) { return unlike_letters(name, other.first); };
   const auto nearest = std::ranges::min_element(options_, {}, distance);
-  const bool similar = distance(*nearest) <= std::max<std::size_t>(2, name.size() / 3);
+  const bool similar = distance(*nearest) <= std::max(2, static_cast<int>(name.size() / 3));
   NANOFSDP_REFUSE(.what = place + "unknown option --" + name,
                   .hint =
                       similar ? "did you mean --" + nearest->first + "?" : "--help=all lists them");
