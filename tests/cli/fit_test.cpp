@@ -53,8 +53,11 @@ double expect_best_everywhere(const Words& words, const std::vector<Choice>& all
   for (const Choice& choice : all) {
     least = std::min(least, choice.peak), most = std::max(most, choice.peak);
   }
-  for (const double place : {0.0, 0.2, 0.5, 0.8, 1.0})
-    worst = std::max(worst, expect_best(words, 1 + least + place * (most - least), all));
+  const double memory = parse_plan_options(words).find_machine().memory;
+  for (const double place : {0.0, 0.2, 0.5, 0.8, 1.0}) {
+    const double fit = std::min(memory, 1 + least + place * (most - least));
+    worst = std::max(worst, expect_best(words, fit, all));
+  }
   return worst;
 }
 
