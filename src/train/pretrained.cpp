@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "data/bpe_tokenizer.h"
+#include "gpt/gpt.h"
 #include "store/weights_files.h"
 
 namespace nanofsdp::train {
