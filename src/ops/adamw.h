@@ -8,8 +8,8 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief One AdamW step over a flat range (Loshchilov and Hutter 2019, arXiv 1711.05101). The order
-/// of operations is that of PyTorch's single-tensor implementation, except for m: PyTorch
+/// @brief One AdamW step over a flat range (Loshchilov and Hutter 2019, arXiv 1711.05101). The
+/// order of operations is that of PyTorch's single-tensor implementation, except for m: PyTorch
 /// interpolates, which rounds in another way.
 ///
 ///     g = grad * grad_scale

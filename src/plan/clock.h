@@ -55,8 +55,9 @@ struct Transfer {
 };
 
 /// The time in which each rank of a group sends `payload.bytes` bytes. The group has n ranks: k on
-/// each of m nodes. If groups do not all lie alike on their nodes, the one that is split most counts,
-/// because the others wait for it: k is then the greatest common divisor of n and a node's ranks.
+/// each of m nodes. If groups do not all lie alike on their nodes, the one that is split most
+/// counts, because the others wait for it: k is then the greatest common divisor of n and a node's
+/// ranks.
 ///
 /// GPUs form rings (NCCL, src/graph/tuning.cc): a collective has n - 1 steps, and m - 1 of these go
 /// to another node. Each of the k network cards of a node serves one of k rings, so it sends a k-th

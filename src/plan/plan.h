@@ -56,8 +56,8 @@ struct Plan {
   comm::Traffic step{};           ///< traffic of a step
   std::int64_t bytes_across = 0;  ///< bytes of them that are sent to other shard groups
   double products = 0;  ///< floating-point operations of matrix products, for a token of a step
-  std::optional<Played> time{};   ///< times of a step on a machine
-  std::deque<Span> spans{};       ///< the spans of that step, for a trace
+  std::optional<Played> time{};  ///< times of a step on a machine
+  std::deque<Span> spans{};      ///< the spans of that step, for a trace
 
   /// The number of the model's parameters.
   std::int64_t numel() const { return std::reduce(units.begin(), units.end()); }

@@ -80,8 +80,7 @@ TEST(Compare, SaysWhetherTheRowsAreTheSame) {
         std::ranges::all_of(rows, [&](const auto& row) { return row.back() == rows[0].back(); });
     EXPECT_EQ(same, micro_batches == std::string("2")) << process.out();
     EXPECT_EQ(exit_code, same ? 0 : 1);
-    EXPECT_TRUE(
-        process.out().ends_with(same ? "in every row.\n" : "bits.md says why they may.\n"))
+    EXPECT_TRUE(process.out().ends_with(same ? "in every row.\n" : "bits.md says why they may.\n"))
         << process.out();
   }
 }
