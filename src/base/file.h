@@ -11,8 +11,8 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief Reads files that the user names: as bytes, as a text, or mapped into memory. And prepares
-/// those that a program has from its start.
+/// @brief Reads files that the user names: as bytes, as a text, or mapped into memory. One function
+/// prepares stdin, stdout and stderr.
 
 /// Reads all bytes of a regular file. Devices and pipes are refused, because they may have no end.
 /// @param fault says what the file is, what was expected and what to do; this function adds what it
@@ -45,11 +45,11 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// Opens /dev/null for each of stdin, stdout and stderr that was closed when the program started.
-/// Otherwise a file or a connection would take its place, and get what is printed. Nothing can be
-/// written there. Also, a file that exceeds the shell's limit is an error of write() from now on,
-/// like a full disk, and no signal. And an output that is a non-blocking pipe, which some programs
-/// give to those that they start, becomes one that waits for its reader.
+/// Opens /dev/null, for reading, in place of each of stdin, stdout and stderr that was closed when
+/// the program started. Otherwise a file or a connection would take its number, and get what is
+/// printed. Some programs give a non-blocking pipe to those that they start; here it becomes a pipe
+/// that waits for its reader. If a file exceeds the shell's limit, write() then returns an error,
+/// as for a full disk, and no signal ends the program.
 void prepare_for_output();
 
 /// The fingerprint of a file's bytes. The file may be larger than memory.

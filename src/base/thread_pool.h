@@ -29,8 +29,8 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Cuts [0, n) into equal ranges and runs them all; the caller runs the first. Returns when all
-  /// ranges are done. If the body calls it, or another thread while it runs, this call runs all of
-  /// [0, n) itself.
+  /// ranges are done. While a call is running, another one, from its body or from another thread,
+  /// runs all of its own [0, n) on the thread that made it.
   /// @throws what the body threw in the first range in which it threw, after all ranges are done
   void run(std::int64_t n, std::int64_t grain, const RangeBody& body);
 

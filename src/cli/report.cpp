@@ -36,9 +36,9 @@ namespace {
 //
 // MFU is model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B): the operations per
 // second of a rank, on average, over the rate that its threads can reach (bench.h), which is
-// measured at the start. They are those of the model's products, as the operators state them. Only
-// the pairs that the causal mask leaves to attention count, and their scores count again in
-// backward. Other recomputation does not count.
+// measured at the start. The operations are those of the model's products, as the operators state
+// them. Only those pairs of attention count that the causal mask leaves. Their scores count twice,
+// because backward computes them again; other recomputation does not count.
 class Report final : public train::Listener {
  public:
   Report(const TrainOptions& options, const Context& context, const data::Dataset& dataset,

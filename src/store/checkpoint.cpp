@@ -199,7 +199,7 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
     together(model, kLoads, [&](FileRecord&) {
       try {
         work();
-      } catch (const UsageError&) {  // a run may also have renamed the directory of the same one
+      } catch (const UsageError&) {  // perhaps a run has renamed its directory
         require_same(checkpoint_path(out_dir));
         throw;
       }

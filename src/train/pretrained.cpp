@@ -76,8 +76,9 @@ class Pretrained {
     return values;
   }
 
-  // Requires that no tensor of these layers would be left out, as their model would compute
-  // something else. Masks of attention may be, and a head with the values of the embedding.
+  // Requires that the model has a parameter for every tensor of the layers, because without one of
+  // them it would compute something else. Two kinds of tensors may be left out: masks of attention,
+  // and a head with the values of the embedding.
   void require_all_known(const gpt::GPTConfig& config) {
     std::map<std::string, const store::TensorInfo*> rest = tensors_;
     gpt::GPT model(config);
